@@ -1,4 +1,5 @@
--- admit.lua decides which events of a batch may be posted. Nothing else decides about limits.
+-- admit.lua decides which events of a batch may be posted. Nothing else decides about limits. A dry run
+-- replies with the decision and writes nothing.
 --
 -- An event belongs to its category, to its group if the group has a limit, and to the global scope. It is
 -- charged to all of them or to none. A scope's rule has tiers (COUNT, WINDOW). An event of cost c fits if in
@@ -21,7 +22,9 @@
 -- KEYS[2]     in flight   hash        id -> an event that was admitted and is not settled, for example
 --                                     "1795149541123457g:1:1795149542000000:p7 message-3": when it was
 --                                     admitted; `g` means that a group was charged as well; posts that have
---                                     begun (begin.lua), when the last one did, its name; the delivery.
+--                                     begun (begin.lua), when the last one did, its name (empty if it
+--                                     certainly failed: answered.lua); the delivery. Posts are known for as
+--                                     long as what was sent: an event that is decided again keeps them.
 --                                     v0.1.0 writes "1795149541123457g message-3" until the first post.
 -- KEYS[3]     sent        sorted set  id -> time when it was sent (sent.lua)
 -- KEYS[4]     categories  sorted set  category, or "<category> <source>" -> time of its latest admission. No
@@ -31,9 +34,12 @@
 --
 -- ARGV. What stands at the left edge begins a line of the example below; what is indented continues it.
 --   dedupe window    an id that was sent less than this ago is a duplicate
---     retention      how long an event in flight is remembered: the longest window of any limit, or longer
+--     retention      how long an event in flight needs no second decision: the longest window of any limit,
+--                    or longer
 --     token          of the store that the caller expects; empty accepts any store and skips the quarantine
 --     replica        the caller's name
+--     dry run        1: write nothing; else 0. To learn only if the limits have room, pass empty ids: no
+--                    event in flight or sent has one.
 --   R                rules. For each: T, the bucket width (0: it writes logs), T times COUNT, WINDOW, and 1
 --                    if the tier is fixed, else 0
 --   each scope       the number of its rule; that of the next wider scope (0: it is the global one); how long
@@ -47,7 +53,7 @@
 -- call accepts up to 5,000 events and 5,000 scopes; a larger one fails without writing.
 --
 -- Reply: one of
---   { "decided", now, lag, verdicts, refusals, earlier }
+--   { "decided", now, lag, verdicts, refusals, earlier, posted }
 --       now       the time of the decision
 --       lag       now less TIME: more than a few microseconds only after the clock was set back
 --       verdicts  for each event: 1 admitted, 0 a duplicate, -k refused, see the k-th refusal
@@ -59,6 +65,8 @@
 --                   slots kept for others
 --                   1 if it may have to wait longer than that, else 0
 --       earlier   number and admission time of each event that was admitted again, alternating
+--       posted    number, number of posts, start and name of the last post of each event that was decided
+--                 again after posts of it had begun; the name is empty if that post certainly failed
 --   { "closed", now, wait }   nothing is decided for `wait` microseconds: replicas put back what it forgot
 --   { "unknown store", now }  the store has another token: put back what this replica remembers, ask again
 --
@@ -70,7 +78,9 @@
 --                   length of the step. What expired while the clock was ahead is lost in any case.
 --   Idempotent      An event still in flight is admitted again, free of charge, when the same delivery asks
 --                   again: redelivered, or because a reply was lost. Another delivery is a duplicate.
---   Read-only       A call that admits nothing writes nothing: a refused event leaves no trace.
+--   Posts           A second decision keeps what is known of an event's posts, whatever it decides.
+--   Read-only       A call that admits nothing writes nothing: a refused event leaves no trace. A dry run
+--                   writes nothing at all. It needs no permission to write, and no memory.
 --   Atomic          Every key's type is checked before the first write.
 --   Shared          Replicas with other rules may use the same keys. Each checks its own rules against all
 --                   slots in its own scopes. If only COUNT differs, a window holds at most the highest; if
@@ -78,12 +88,13 @@
 --   Self-expiring   Keys expire once their newest entry no longer matters.
 --
 -- By hand, on Redis 7.0 or later: one event of "errors" under 100/30m and 10/30m. Running it again admits the
--- event again without a charge. With ids up to errors:e11 the last one is refused.
+-- event again without a charge. With ids up to errors:e11 the last one is refused. With 1 after by-hand it is
+-- a dry run.
 --   redis-cli --eval lua/admit.lua \
 --     '{notifier}:meta' '{notifier}:inflight' '{notifier}:sent' '{notifier}:categories' \
 --     '{notifier}:global' '{notifier}:buckets:global' \
 --     '{notifier}:category:errors' '{notifier}:buckets:category:errors' , \
---     86400000000 1800000000 '' by-hand \
+--     86400000000 1800000000 '' by-hand 0 \
 --     2  1 0 100 1800000000 0  1 0 10 1800000000 0 \
 --     1 0 1800000000  2 1 1800000000 \
 --     0  1 errors 2 \
@@ -127,7 +138,8 @@ end
 -- INPUT
 
 local dedupe, retention, replica = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
-local at = 4 -- the argument that was read last
+local dry_run = ARGV[5] == '1'
+local at = 5 -- the argument that was read last
 
 local function argument()
   at = at + 1
@@ -334,7 +346,7 @@ end
 
 -- DECIDE
 
-local verdicts, refusals, earlier = {}, {}, {}
+local verdicts, refusals, earlier, posted = {}, {}, {}, {}
 local admitted = {} -- id -> delivery, of this batch
 local records, index = {}, {} -- fields and values for KEYS[2], scores and members for KEYS[4]
 
@@ -454,8 +466,25 @@ local function charge(category, id, cost)
   end
 end
 
--- decide(i, id) is the verdict on an event that is not known: -k refuses it, 1 charges it.
+-- begun(i) returns the posts in the record of an event, for example "2:1795149542000000:p7", and adds them to
+-- the reply. It returns nil if no post has begun.
+local function begun(i)
+  local record = in_flight[i]
+  if not record then
+    return
+  end
+  local posts, at, name = string.match(record, '^%d+g?:([1-9]%d*):(%d+):([^ ]*) ')
+  if posts then
+    local n = #posted
+    posted[n + 1], posted[n + 2], posted[n + 3], posted[n + 4] = i, tonumber(posts), tonumber(at), name
+    return posts .. ':' .. at .. ':' .. name
+  end
+end
+
+-- decide(i, id) is the verdict on an event that is not known, or has outlived its admission: -k refuses it, 1
+-- charges it.
 local function decide(i, id)
+  local posts = begun(i)
   local origin, cost = origins[tonumber(ARGV[origin_of + i])], ARGV[costs + i] or '1'
   local category = origin.category
   local row = refusal(category, cost, category)
@@ -470,7 +499,7 @@ local function decide(i, id)
   admitted[id] = ARGV[deliveries + i]
   local grouped = category.wider == global and '' or 'g'
   records[#records + 1] = id
-  records[#records + 1] = stamp .. grouped .. ':0:0: ' .. admitted[id]
+  records[#records + 1] = stamp .. grouped .. ':' .. (posts or '0:0:') .. ' ' .. admitted[id]
   if not origin.touched then
     origin.touched = true
     index[#index + 1], index[#index + 2] = stamp, origin.entry
@@ -484,8 +513,8 @@ for i = 1, events do
   verdicts[i] = known or decide(i, id)
 end
 
-local reply = { 'decided', now, now - clock, verdicts, refusals, earlier }
-if #records == 0 then
+local reply = { 'decided', now, now - clock, verdicts, refusals, earlier, posted }
+if #records == 0 or dry_run then
   return reply
 end
 
@@ -544,7 +573,7 @@ for _, s in ipairs(scopes) do
   end
 end
 in_chunks(call, 'HSET', KEYS[2], records)
-expire(KEYS[2], now, retention)
+expire(KEYS[2], now, math.max(retention, dedupe))
 
 -- The index of categories. pcall: whatever is wrong with it must not fail the call.
 local indexed = in_chunks(pcall, 'ZADD', KEYS[4], index)

@@ -1,6 +1,6 @@
 -- begin.lua permits one post: of an admitted event, or of a message without one. It records the post before
 -- it is made: a worker that finds this record, and none of the event as sent, knows that the event may be in
--- Slack.
+-- Slack. If the post certainly failed, answered.lua removes its name from the record.
 --
 -- KEYS[1]  in flight  hash        as in admit.lua; this script records the posts
 -- KEYS[2]  pauses     sorted set  channel, or "*" for the workspace -> end of its pause; see answered.lua
@@ -9,6 +9,8 @@
 -- KEYS[4]  pace       sorted set  of one channel: name of a post -> time from which it counts for one window;
 --                                 "<name> next" -> time at which a slot is free that is kept for this post
 -- KEYS[5]  meta       hash        as in admit.lua
+-- KEYS[6]  waiting    hash        worker -> "<since> <until> <name>": its post to the channel that has waited
+--                                 longest for the pace; a slot is left to it until then
 -- ARGV[1]  id, as in admit.lua; empty: a message without an event
 -- ARGV[2]  delivery, as in admit.lua
 -- ARGV[3]  name of the last post of this event whose result the caller knows, or has looked up; empty before
@@ -21,8 +23,11 @@
 -- ARGV[9]  1: if the pace is full, the next free slot is kept for this post; 0: it waits with the others
 -- ARGV[10] the longest pause, and the longest window of a pace. A pause that ends later than that counts for
 --          nothing, nor does a slot that is twice as far ahead
--- ARGV[11] how long an event in flight is known, as in admit.lua; from its last post on
+-- ARGV[11] how long the posts of an event are known, from the last one on: the dedupe window or the retention
+--          of admit.lua, whichever is longer
 -- ARGV[12] token of the store that the caller knows, as in admit.lua; empty: any store
+-- ARGV[13] name of the worker. Empty: the post neither leaves a slot to others nor has one left to it
+-- ARGV[14] since when the post waits
 -- Times are whole microseconds since 1970 by the server's clock, durations are microseconds.
 --
 -- Reply: one of
@@ -45,6 +50,8 @@
 --   Rolling      a slot counts from the answer (answered.lua moves it), and until there is one for no less
 --                than ARGV[5] and a window. So no window has more than COUNT posts in it, whenever Slack
 --                counts them.
+--   In order     a full pace leaves a slot to the oldest post of each worker, for a second after its wait has
+--                ended. A dead worker delays the others by that second.
 --   Shared       replicas with different paces share the slots: the newest 2,000 of an hour are kept.
 --   Repeatable   a call that is repeated with the same name, because its reply was lost, takes nothing again.
 --   Fails whole  everything is read before anything is written: a key of another type fails the call and
@@ -53,6 +60,7 @@
 local MINUTE = 60000000
 local HOUR = 60 * MINUTE
 local ASK_AGAIN = 200000
+local SECOND = 1000000
 
 local function text(number)
   return string.format('%.0f', number)
@@ -102,8 +110,9 @@ if ARGV[1] ~= '' then
   end
 end
 posts = tonumber(posts) or 0
-local recorded = posts > 0 and last == name
-if posts > 0 and not recorded and last ~= known then
+last = last or ''
+local recorded = last == name
+if last ~= '' and not recorded and last ~= known then
   local ends = tonumber(began) + longest
   -- A clock that was set back must not make it wait for longer than a post can take.
   if ends > now and tonumber(began) <= now then
@@ -112,19 +121,50 @@ if posts > 0 and not recorded and last ~= known then
   return { 'unknown', posts, last }
 end
 
+-- Count older waiting posts, at most one for each worker. Drop those that missed their time, and those that a
+-- clock which was set back has left in the future: no post waits for more than a window.
+local worker, since, late = ARGV[13], tonumber(ARGV[14]), math.min(SECOND, window)
+local older, gone = 0, {}
+local queued, own_place = false, false -- an older post of this worker waits; this one does
+local waiting = count > 0 and worker ~= '' and redis.call('HGETALL', KEYS[6]) or {}
+for i = 1, #waiting, 2 do
+  local other, ends, by = string.match(waiting[i + 1], '^(%d+) (%d+) (.*)$')
+  if not by or tonumber(ends) <= now or tonumber(ends) > now + window + 2 * late then
+    gone[#gone + 1] = waiting[i]
+  elseif by == name then
+    own_place = true
+  elseif tonumber(other) < since then
+    older = older + 1
+    queued = queued or waiting[i] == worker
+  end
+end
+
 local kept = name .. ' next'
 local own = redis.call('ZMSCORE', KEYS[4], name, kept)
 
--- frees() is when the pace has room: when the slot leaves that has COUNT - 1 newer ones. A slot that is kept
--- for this post does not count: if it is among the newer ones, the next one decides.
+-- frees(others) returns when the pace has room for this post after a number of others: when the slot leaves
+-- that has COUNT - 1 newer ones, the others included. If they fill a window, it returns one window from now.
+-- A slot that is kept for this post does not count: if it is among the newer ones, the next one decides.
 local furthest = text(now + 2 * longest_pause)
-local function frees()
-  local slots = redis.call('ZREVRANGEBYSCORE', KEYS[4], furthest, '-inf', 'WITHSCORES', 'LIMIT', count - 1, 2)
+local function frees(others)
+  if others >= count then
+    return now + window
+  end
+  local newer = count - 1 - others
+  local slots = redis.call('ZREVRANGEBYSCORE', KEYS[4], furthest, '-inf', 'WITHSCORES', 'LIMIT', newer, 2)
   local slot = tonumber(slots[2])
   if slot and own[2] and tonumber(own[2]) >= slot then
     slot = tonumber(slots[4])
   end
   return slot and slot + window or 0
+end
+
+-- queue(wait) notes this post for its worker until shortly after the wait, unless an older one is noted.
+local function queue(wait)
+  if worker ~= '' and not queued then
+    redis.call('HSET', KEYS[6], worker, ARGV[14] .. ' ' .. text(now + wait + late) .. ' ' .. name)
+    redis.call('PEXPIRE', KEYS[6], text((longest_pause + MINUTE) / 1000))
+  end
 end
 
 local function put(member, at)
@@ -136,16 +176,25 @@ local function put(member, at)
 end
 
 if not own[1] or tonumber(own[1]) + window <= now then -- else this call is repeated
-  local free = count > 0 and frees() or 0
+  for _, other in ipairs(gone) do
+    redis.call('HDEL', KEYS[6], other)
+  end
+  local free = count > 0 and frees(older) or 0
   if free > now then
     if ARGV[9] == '1' then
       put(kept, free)
     end
-    -- A slot in the future is a post without an answer yet. Answered at once, it leaves in one window.
-    return { 'wait pace', math.min(free - now, window), '' }
+    -- A slot in the future is a post without an answer yet. Answered at once, it leaves in one window. An
+    -- older post may never take the slot that is left to it. The wait for that slot ends when it is late.
+    local wait = math.min(free - now, window, math.max(frees(0) - now, 0) + late)
+    queue(wait)
+    return { 'wait pace', wait, '' }
   end
   put(name, now + math.max(0, longest - window))
   redis.call('ZREM', KEYS[4], kept)
+  if own_place then
+    redis.call('HDEL', KEYS[6], worker)
+  end
 end
 
 if ARGV[1] == '' then

@@ -2,7 +2,7 @@
 // is the one that decides. They are in a package of their own because go:embed cannot reach a parent
 // directory.
 //
-// The package does not know who calls the scripts: packages ratelimit, stats, steering and digest do.
+// The package does not know who calls the scripts: packages ratelimit, steering and report do.
 package lua
 
 import _ "embed"
@@ -43,22 +43,12 @@ var Pauses string
 //go:embed peek.lua
 var Peek string
 
-// Flush adds the counts of one replica to those of all replicas. See the head of flush.lua.
-//
-//go:embed flush.lua
-var Flush string
-
 // Now returns the server's time. See the head of now.lua.
 //
 //go:embed now.lua
 var Now string
 
-// Digest records that the digest is about to be posted, and how that ended. See the head of digest.lua.
-//
-//go:embed digest.lua
-var Digest string
-
-// Steer changes what operators have asked for. See the head of steer.lua.
+// Steer changes mutes and temporary limits. See the head of steer.lua.
 //
 //go:embed steer.lua
 var Steer string

@@ -133,7 +133,7 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 		}
 	}
 	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), client, keys, arguments...).Slice()
-	if err != nil || len(reply) != 6 {
+	if err != nil || len(reply) != 7 {
 		t.Fatalf("%s: %v, %v", line, reply, err)
 	}
 	var fields []string
@@ -152,8 +152,7 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 // scripts are all of them, by their names.
 var scripts = map[string]string{
 	"admit": lua.Admit, "begin": lua.Begin, "sent": lua.Sent, "refund": lua.Refund, "answered": lua.Answered, "pauses": lua.Pauses, "peek": lua.Peek,
-	"restore": lua.Restore, "quarantine": lua.Quarantine, "flush": lua.Flush, "now": lua.Now, "steer": lua.Steer,
-	"digest": lua.Digest,
+	"restore": lua.Restore, "quarantine": lua.Quarantine, "now": lua.Now, "steer": lua.Steer,
 }
 
 // What a reader needs to call a script by itself stands above it.

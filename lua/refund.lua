@@ -27,11 +27,12 @@ if ARGV[5] ~= '' and token ~= ARGV[5] then
   return { 'unknown store' }
 end
 local record = redis.call('HGET', KEYS[2], ARGV[1]) or ''
-local since, grouped, posts, last, delivery = string.match(record, '^(%d+)(g?):(%d+):%d+:([^ ]*) (.*)$')
+local since, grouped, last, delivery = string.match(record, '^(%d+)(g?):%d+:%d+:([^ ]*) (.*)$')
 if not since then
   since, grouped, delivery = string.match(record, '^(%d+)(g?) (.*)$')
+  last = ''
 end
-if delivery ~= ARGV[2] or tonumber(posts) and tonumber(posts) > 0 and last ~= ARGV[4] then
+if delivery ~= ARGV[2] or (last ~= '' and last ~= ARGV[4]) then
   return { 'nothing' }
 end
 local cost = tonumber(ARGV[3])

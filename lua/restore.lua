@@ -99,6 +99,7 @@ for i = 1, count do
     missing = false,
     stored = -1, -- when the event was admitted that the store has in flight; -1: none
     posts = 0, -- of that
+    last = '', -- name of the last post
     settled = tonumber(sent[i]) or -1, -- when it was sent, as the store has it
   }
   admissions[i] = a
@@ -111,10 +112,17 @@ end
 latest = math.max(latest, newest)
 local now = math.max(clock, latest)
 
+-- parse_record(record) returns the time of the admission (-1 if the record is empty), the number of posts
+-- that have begun, and the name of the last one. The name is empty if that post certainly failed.
+local function parse_record(record)
+  local since, posts, last = string.match(record, '^(%d+)g?:(%d+):%d+:([^ ]*) ')
+  since = since or string.match(record, '^(%d+)')
+  return tonumber(since) or -1, tonumber(posts) or 0, last or ''
+end
+
 -- Which slots are missing.
 for i, a in ipairs(admissions) do
-  local since, posts = string.match(records[i] or '', '^(%d+)g?:?(%d*)')
-  a.stored, a.posts = tonumber(since) or -1, tonumber(posts) or 0
+  a.stored, a.posts, a.last = parse_record(records[i] or '')
   local known = a.redelivered and (a.stored >= a.since or a.settled >= a.since)
   a.missing = a.since > seen and not known
   for _, s in ipairs(a.missing and { a.global, a.category, a.group } or {}) do
@@ -188,13 +196,16 @@ for _, s in ipairs(scopes) do
 end
 
 -- The states of the ids. What was sent is no longer in flight. Of two records the one of the later admission
--- counts, and of one admission the one with more posts: clocks of replicas differ. A record that the store
--- had and has no more was settled.
+-- counts, and of one admission the one with more posts: clocks of replicas differ. With equally many posts, a
+-- record whose last post may be in Slack replaces one whose last post failed. A record that the store had and
+-- has no more was settled.
 local flights, sents = 0, 0
+local known_for = math.max(tonumber(ARGV[3]), tonumber(ARGV[4])) -- as in admit.lua
 for _, a in ipairs(admissions) do
-  local own_posts = tonumber(string.match(a.record, '^%d+g?:(%d+)') or 0)
-  local later = a.missing and a.since > a.stored or a.since == a.stored and own_posts > a.posts
-  local last = math.max(a.since, a.begun)
+  local _, own_posts, own_last = parse_record(a.record)
+  local further = own_posts > a.posts or own_posts == a.posts and a.last == '' and own_last ~= ''
+  local later = a.missing and a.since > a.stored or a.since == a.stored and further
+  local needed = math.max(a.since, a.begun) > now - (own_posts > 0 and known_for or tonumber(ARGV[4]))
   if a.sent > now - tonumber(ARGV[3]) and a.sent <= clock + DAY then
     if a.settled < a.sent then
       sents = sents + 1
@@ -203,7 +214,7 @@ for _, a in ipairs(admissions) do
     if a.stored <= a.sent then
       call('HDEL', KEYS[2], a.id)
     end
-  elseif a.record ~= '' and last > now - tonumber(ARGV[4]) and later and a.settled < a.since then
+  elseif a.record ~= '' and needed and later and a.settled < a.since then
     flights = flights + 1
     call('HSET', KEYS[2], a.id, a.record)
   end
@@ -212,7 +223,7 @@ if sents > 0 then
   expire(KEYS[3], now, tonumber(ARGV[3]))
 end
 if flights > 0 then
-  expire(KEYS[2], now, tonumber(ARGV[4]))
+  expire(KEYS[2], now, known_for)
 end
 
 -- The index of categories, of the latest admission of each. pcall: as in admit.lua.

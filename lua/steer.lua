@@ -1,25 +1,24 @@
--- steer.lua changes what operators have asked for: mutes and temporary limits. Replicas learn of a change
--- from flush.lua, which returns the version.
+-- steer.lua changes the overrides that operators set: mutes and temporary limits. Replicas poll the version
+-- once a second.
 --
 -- KEYS[1]  steering  hash  "mute <pattern>" and "limit <scope>" -> "<since> <until> <the rest as JSON>", in
 --                          microseconds;
---                          "version" -> a number that grows with each change, and is at least the time of it;
---                          "born" -> the version that the hash began with, which only release v0.1.0 reads
--- ARGV[1]  what to do, and what it needs:
+--                          "version" -> a number that grows with each change; at least the time of the change
+-- ARGV[1]  the step, then its arguments:
 --   set      field, for how long in microseconds, the rest as JSON
 --   clear    field
---   restore  version, and the other fields with their values: the hash as a replica has read it. It is put
---            back as a whole if there is no hash, or if a failover has left an older version
+--   restore  version, then the other fields with their values: the hash as a replica last read it. Replaces the
+--            whole hash if the hash is missing, or if a failover left an older version
 --
 -- Reply: { status, now, version, until }
---   status   1 done; 0 nothing to clear, or nothing to restore; -1 there is no room for another entry
+--   status   1 done; 0 nothing to clear or to restore; -1 no room for another entry
 --   now      the server's time in microseconds
---   version  after the change; 0: there is no hash
---   until    set: when it ends by itself; else 0
+--   version  after the change; 0 if there is no hash
+--   until    the end of the entry after "set"; else 0
 --
--- Each change removes what has ended, and what has another form. The hash stays when its last entry has gone,
--- for longer than any entry lasts: while it is there nobody puts back an older one, so what was cleared does
--- not come back.
+-- Each change removes entries that have ended, and fields of any other form. The hash outlives its last entry
+-- by more than an entry can last: while the hash exists no replica restores an older one, so a cleared entry
+-- does not come back. v0.2.0 adds a field "born", which counts as a field of another form.
 
 local most = 1000 -- entries
 local kept = 2764800000 -- 32 days in milliseconds: a day longer than an entry can last
@@ -32,15 +31,13 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local step, field = ARGV[1], ARGV[2]
 
-local version, born, entries, known, gone = 0, nil, 0, false, {}
+local version, entries, known, gone = 0, 0, false, {}
 local stored = redis.call('HGETALL', KEYS[1])
 for i = 1, #stored, 2 do
   local name, value = stored[i], stored[i + 1]
   local ends = tonumber(string.match(value, '^%d+ (%d+) ') or 0)
   if name == 'version' then
     version = tonumber(value) or 0
-  elseif name == 'born' then
-    born = value
   elseif ends > now then
     entries = entries + 1
     known = known or name == field
@@ -48,7 +45,7 @@ for i = 1, #stored, 2 do
     gone[#gone + 1] = name
   end
 end
-if not (version >= 1 and version < 9007199254740991) then -- somebody else has written it
+if not (version >= 1 and version < 9007199254740991) then -- not written by this script
   version = 0
 end
 
@@ -62,7 +59,7 @@ if step == 'restore' then
   for i = 3, #ARGV, 2 do
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
   end
-  version, born = lost, true -- as it was
+  version = lost
 else
   if step == 'set' and not known and entries >= most then
     return { -1, now, version, 0 }
@@ -83,8 +80,5 @@ else
 end
 
 redis.call('HSET', KEYS[1], 'version', text(version))
-if not born then
-  redis.call('HSET', KEYS[1], 'born', text(version))
-end
 redis.call('PEXPIREAT', KEYS[1], text(math.floor(now / 1000) + kept))
 return { 1, now, version, ends }

@@ -47,7 +47,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// Each panel and each variable asks the datasource that is provisioned.
+// Each panel and each variable queries the provisioned datasource.
 func TestDashboardUsesTheProvisionedSource(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)

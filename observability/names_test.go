@@ -64,8 +64,8 @@ var (
 	legend   = regexp.MustCompile(`\{\{ *(\w+) *\}\}`)
 )
 
-// named gives the faults of an expression: series that do not exist, and labels that its series do not have.
-// It is no parser; what it takes apart has been parsed by promtool.
+// named returns the faults of an expression: series that do not exist, and labels that its series do not
+// have. It does not validate the syntax; promtool has parsed the expression before.
 func named(expr string, all map[string][]string) (faults []string) {
 	expr = variables.Replace(expr)
 	plain := quotes.ReplaceAllString(expr, `""`)

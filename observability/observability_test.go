@@ -1,4 +1,4 @@
-// Package observability_test checks what Prometheus and Grafana are given: the configuration, the alert rules
+// Package observability_test checks the files for Prometheus and Grafana: the configuration, the alert rules
 // with their unit tests, and the dashboard. Grafana itself is not needed.
 package observability_test
 
@@ -26,7 +26,7 @@ const (
 	metricsFile   = "metrics.txt"
 )
 
-// promtool runs it, and gives what it says. Without promtool the test is skipped, or fails where
+// promtool runs promtool and returns its output. Without promtool the test is skipped, or fails if
 // NOTIFIER_TEST_PROMTOOL=require.
 func promtool(t *testing.T, arguments ...string) (said string, err error) {
 	t.Helper()
@@ -141,7 +141,7 @@ func TestAlertsAreComplete(t *testing.T) {
 	}
 }
 
-// What prometheus.yml scrapes are services of docker-compose.yml, on the port of their ADMIN_ADDR.
+// prometheus.yml scrapes services of docker-compose.yml, on the port of their ADMIN_ADDR.
 func TestTargetsAreServices(t *testing.T) {
 	t.Parallel()
 	config, compose := read(t, configFile), read(t, "../docker-compose.yml")

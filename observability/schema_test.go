@@ -9,8 +9,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestDashboardSchema: Grafana drops or misreads in silence what it does not know, so what is not in the
-// schema is a mistake.
+// TestDashboardSchema: Grafana silently drops or misreads unknown fields, so a field outside the schema is a
+// mistake.
 func TestDashboardSchema(t *testing.T) {
 	t.Parallel()
 	schema, err := jsonschema.NewCompiler().Compile("testdata/dashboard.schema.json")

@@ -26,12 +26,12 @@ import (
 const (
 	demoWorkers = 3
 	demoEach    = 12 // events of each category
-	demoAtOnce  = 8  // categories whose events come one category after the other; the others are mixed
+	demoAtOnce  = 8  // categories published one after the other; the rest are interleaved
 
 	demoDeadline = time.Minute // for a machine with much else to do
 )
 
-// demoCategories are what services of a team might publish.
+// demoCategories resemble the categories of a team's services.
 var demoCategories = [...]string{
 	"errors", "deploys", "payments", "signups", "backups", "latency", "disk", "certificates", "logins", "queue",
 	"search", "mail", "cache", "billing", "exports", "imports", "webhooks", "cron", "dns", "feedback",
@@ -62,7 +62,7 @@ Example:
 	}
 }
 
-// runDemo writes what was sent and dropped to out, and what it is doing to progress.
+// runDemo writes the sent and dropped counts to out, and its progress to progress.
 func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err error) {
 	ctx, cancel := context.WithTimeoutCause(
 		ctx,
@@ -209,7 +209,7 @@ func demoOrder() []string {
 	return order
 }
 
-// demoCounts counts what became of the events, by category.
+// demoCounts counts outcomes by category.
 type demoCounts struct {
 	mu         sync.Mutex
 	settled    int
@@ -248,7 +248,7 @@ func (c *demoCounts) observe(s result.Result) {
 	}
 }
 
-// wait waits until so many events are settled, and reports the progress.
+// wait blocks until total events are settled, and reports progress periodically.
 func (c *demoCounts) wait(ctx context.Context, total int, progress func(settled int)) error {
 	ticker := time.NewTicker(300 * time.Millisecond)
 	defer ticker.Stop()
@@ -309,7 +309,7 @@ func (c *demoCounts) lines(out io.Writer) error {
 	return nil
 }
 
-// check fails a demo that does not show what it promises.
+// check returns an error if the counts contradict the limits of the demo.
 func (c *demoCounts) check(received int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

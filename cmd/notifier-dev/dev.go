@@ -39,13 +39,13 @@ Examples:
 			if cmd.IsSet("slack-only") {
 				return runFakeSlack(ctx, cmd.String("slack-only"), cmd.Root().Writer)
 			}
-			return runDev(ctx, cmd.Root().Writer)
+			return runDev(ctx, cmd.Root().Writer, cmd.Root().ErrWriter)
 		},
 	}
 }
 
 // runDev runs until ctx ends.
-func runDev(ctx context.Context, out io.Writer) (err error) {
+func runDev(ctx context.Context, out, errOut io.Writer) (err error) {
 	servers, err := startServers(devNATSAddr, devRedisAddr, devSlackAddr)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func runDev(ctx context.Context, out io.Writer) (err error) {
 	if err := printAddresses(out, servers, s, wanted); err != nil {
 		return err
 	}
-	log, stopLog := app.NewLog(out, s.LogLevel, s.LogConsole)
-	defer stopLog()
+	log, stopLog := app.NewLog(out, errOut, s.LogLevel, s.LogConsole)
+	defer func() { err = errors.Join(err, stopLog()) }()
 	return app.Run(ctx, s, log, nil)
 }
 

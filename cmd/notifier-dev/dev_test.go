@@ -16,7 +16,7 @@ import (
 // The tests that run a worker do so one after the other: its settings, and the log of go-redis, are the
 // process's.
 
-// get asks a server; status 0: nobody answers.
+// get returns status 0 and the error text if the request fails.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: kit.Patience}
@@ -30,7 +30,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// inbox waits until the inbox page of a fake Slack has so many messages, and gives their texts.
+// inbox waits until the inbox page of a fake Slack has count messages, and returns their texts.
 func inbox(t *testing.T, url string, count int) []string {
 	t.Helper()
 	var page struct{ Messages []struct{ Text string } }
@@ -45,7 +45,7 @@ func inbox(t *testing.T, url string, count int) []string {
 	return texts
 }
 
-// printed waits for a line that begins with a word, and gives what stands behind it.
+// printed waits for a line that begins with word, and returns the rest of that line.
 func printed(t *testing.T, c *command, word string) string {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^ *` + word + ` +(.*)\n`)
@@ -76,11 +76,11 @@ func TestDev(t *testing.T) {
 		note[addr] = `   \(` + regexp.QuoteMeta(addr) + ` was taken\)`
 		if listener, err := net.Listen("tcp", addr); err == nil {
 			defer listener.Close()
-		} else { // somebody else has it, which is as good while it lasts
+		} else { // taken by another process, which may still free it
 			note[addr] = "(" + note[addr] + ")?"
 		}
 	}
-	// What the environment says about servers, TLS and users does not apply to the embedded ones.
+	// The embedded servers ignore all settings for servers, TLS and users.
 	const cert, key = "/missing/cert", "/missing/key"
 	for name, value := range map[string]string{
 		"NATS_TLS_CA": cert, "NATS_TLS_CERT": cert, "NATS_TLS_KEY": key, "REDIS_URL": "rediss://elsewhere:6380", "REDIS_TLS_CA": cert,

@@ -1,5 +1,5 @@
-// Notifier-dev shows and tries notifier with nothing installed and nothing set: NATS, Redis and a fake Slack
-// run in its process. It alone contains these servers; what is deployed is cmd/notifier.
+// Notifier-dev demonstrates notifier with nothing to install or configure: NATS, Redis and a fake Slack run
+// in its process. Only this program embeds these servers. Deployments run cmd/notifier.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 func main() { os.Exit(cmdline.Main(run)) }
 
-// run is the whole program: except for the environment, it uses nothing of the process but what it is given.
+// run executes the program. Its only inputs are the parameters and the environment.
 func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int {
 	return cmdline.Run(ctx, rootCommand(), arguments, in, out, errOut)
 }
@@ -32,7 +32,7 @@ Example:
 	})
 }
 
-// interruption is why ctx has ended, or err while it has not.
+// interruption returns the cause if ctx is done, and err otherwise. A cancellation becomes a readable error.
 func interruption(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(hermetic{m}, map[string]func(){"notifier-dev": main})
 }
 
-// hermetic runs the tests without the settings of whoever runs them.
+// hermetic unsets all notifier settings before the tests run.
 type hermetic struct{ *testing.M }
 
 func (h hermetic) Run() int {
@@ -39,7 +39,6 @@ func (h hermetic) Run() int {
 	return code
 }
 
-// TestScripts runs testdata/script: what a user types, and what the terminal shows.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{

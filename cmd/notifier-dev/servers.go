@@ -44,7 +44,7 @@ func startServers(natsAddr, redisAddr, slackAddr string) (s devServers, err erro
 	return s, err
 }
 
-// close stops what was started, in reverse.
+// close stops the started servers in reverse order.
 func (s devServers) close() error {
 	var errs []error
 	if s.slack != nil {

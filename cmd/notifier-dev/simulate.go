@@ -113,8 +113,8 @@ var limitFlags = []struct{ flag, variable string }{
 	{"dedupe", "DEDUPE_WINDOW"},
 }
 
-// loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag replaces its
-// variable, whose own value is then not looked at.
+// loadSimulatedLimits reads the limits and the dedupe window, and no other settings. A flag overrides its
+// variable, even if the variable is invalid.
 func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
 	instead := map[string]string{}
 	for _, f := range limitFlags {

@@ -8,7 +8,7 @@ import (
 	"notifier/internal/term"
 )
 
-// progressInterval is how often the progress of a replay is shown.
+// progressInterval is the minimum time between two updates.
 const progressInterval = time.Second
 
 // progress shows on a terminal how many events are decided, on one line that it overwrites. Elsewhere it
@@ -39,7 +39,7 @@ func (p *progress) advance() error {
 	return err
 }
 
-// erase removes the line, so that what follows begins at the left.
+// erase clears the line, so that the next output starts in the first column.
 func (p *progress) erase() error {
 	if !p.written {
 		return nil

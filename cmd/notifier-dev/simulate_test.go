@@ -18,8 +18,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestSimulateAWorkersLog: what a worker logs goes into a simulation as it is, and under the worker's own
-// limits the same becomes of every event.
+// TestSimulateAWorkersLog: simulate reads a worker's log unchanged. Under the worker's limits it reproduces
+// the outcome of every event.
 func TestSimulateAWorkersLog(t *testing.T) {
 	for name, value := range map[string]string{
 		"LIMIT_CATEGORY": "3/1h", "LIMIT_GLOBAL": "5/1h", "LOG_FORMAT": "json", "ADMIN_ADDR": "",
@@ -63,7 +63,8 @@ func fieldsOf(t *testing.T, line string) map[string]any {
 	return fields
 }
 
-// TestSimulateInterrupted: Ctrl-C ends it at once, whatever it does, and half a table is no answer.
+// TestSimulateInterrupted: Ctrl-C ends a simulation at once with exit code 1, so a partial table is not
+// mistaken for a result.
 func TestSimulateInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -136,7 +137,7 @@ func TestSimulateProgress(t *testing.T) {
 	})
 }
 
-// TestVerdictLines are JSON that keeps its names and leaves out what does not apply.
+// TestVerdictLines: verdicts are JSON with stable names and without inapplicable fields.
 func TestVerdictLines(t *testing.T) {
 	t.Parallel()
 	var out, errOut kit.Output

@@ -12,8 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestBinary is a worker as it is deployed: it starts before the services that it needs, reports what it
-// waits for, goes on when they are there, and ends on SIGTERM with exit code 0.
+// TestBinary starts a worker before NATS and Redis. The worker reports the missing services, delivers once
+// they are up, and exits with code 0 on SIGTERM.
 func TestBinary(t *testing.T) {
 	t.Parallel()
 	binary := production.Build(t, programs)

@@ -7,53 +7,53 @@ import (
 	"notifier/test/kit"
 )
 
-// The events of TestServeBlocks: one with a link and one with a type that carries links behind words.
+// The events of TestServeBlocksAndAttachments.
 const (
-	withLink  = `{"id":"link","blocks":[{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"link","url":"https://evil.example/x","text":"bank"},{"type":"link","url":"https://wiki.example/x","text":"runbook"}]}]}]}`
-	withVideo = `{"id":"video","blocks":[{"type":"video","title_url":"https://evil.example","title":{"type":"plain_text","text":"bank"}}]}`
+	withMention = `{"id":"mention","blocks":[{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[` +
+		`{"type":"broadcast","range":"here"}]}]}],"attachments":[{"color":"danger","text":"<!channel> disk full"}]}`
+	withLongHeader = `{"id":"long","blocks":[{"type":"header","text":{"type":"plain_text","text":"` +
+		`0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789` +
+		`012345678901234567890123456789012345678901234567890123456789"}}]}`
+	withoutVisibleText = `{"id":"blank","text":"\u202e\u0007\u200b"}`
 )
 
-// TestServeBlocks is what becomes of blocks in a worker: links show where they go, types that are not known
-// to be harmless are dead letters and named, and both pass where markup is allowed.
-func TestServeBlocks(t *testing.T) {
+// TestServeBlocksAndAttachments publishes to a worker: mentions become text unless markup is allowed, Slack's
+// explanation is in the log, and an event with nothing to show is never admitted.
+func TestServeBlocksAndAttachments(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name     string
-		settings map[string]string
-		posted   []string // in Slack's blocks, a message each
-	}{
-		{"escape", map[string]string{"SLACK_LINK_HOSTS": "*.example.org, wiki.example"}, []string{`"text":"bank (evil.example)"`, `"text":"runbook"`}},
-		{"allow", map[string]string{"SLACK_MARKUP": "allow"}, []string{`"text":"bank"`, `"title_url":"https://evil.example"`}},
+	for markup, want := range map[string][]string{
+		"escape": {`"text":"@here"`, `"text":"&lt;!channel&gt; disk full"`, `"color":"danger"`},
+		"allow":  {`"type":"broadcast"`, `"text":"<!channel> disk full"`, `"color":"danger"`},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(markup, func(t *testing.T) {
 			t.Parallel()
-			p, server, slack := worker(t, test.settings)
+			p, server, slack := worker(t, map[string]string{"SLACK_MARKUP": markup})
 			readyURL(t, &p.out)
 			js := kit.JetStream(t, server.URL())
-			for _, payload := range []string{withLink, withVideo} {
+			for _, payload := range []string{withMention, withLongHeader, withoutVisibleText} {
 				_, err := js.Publish(t.Context(), "notify.errors", []byte(payload))
 				kit.Check(t, err)
 			}
-			kit.Eventually(t, "both settled", func() bool { return len(p.out.lines(`"outcome":`)) == 2 })
+			kit.Eventually(t, "all settled", func() bool { return len(p.out.lines(`"outcome":`)) == 3 })
 			var posted strings.Builder
 			for _, message := range slack.Messages() {
 				posted.Write(message.Blocks)
+				posted.WriteString(message.Form["attachments"])
 			}
-			for _, want := range test.posted {
-				if !strings.Contains(posted.String(), want) {
-					t.Errorf("posted %s, expected %s in it", posted.String(), want)
+			for _, part := range want {
+				if !strings.Contains(posted.String(), part) {
+					t.Errorf("posted %s, expected %s in it", posted.String(), part)
 				}
 			}
-			dead := p.out.lines(`"outcome":"dead"`)
-			if test.name == "allow" {
-				if len(dead) > 0 {
-					t.Errorf("%s, expected trusted blocks to be sent", dead)
+			for id, want := range map[string][2]string{
+				"long": {"slack_rejected", "invalid_blocks: [ERROR] must be less than 151 characters " +
+					"[json-pointer:/blocks/0/text/text]"},
+				"blank": {"malformed", "event has nothing to show, expected text, blocks or attachments"},
+			} {
+				line := logLine(t, strings.Join(p.out.lines(`"event_id":"`+id+`"`), ""))
+				if line["outcome"] != "dead" || line["reason"] != want[0] || line["detail"] != want[1] {
+					t.Errorf("%v, expected %v", line, want)
 				}
-				return
-			}
-			line := logLine(t, strings.Join(dead, ""))
-			if detail, _ := line["detail"].(string); line["event_id"] != "video" || line["reason"] != "malformed" || !strings.HasPrefix(detail, `blocks[0].type is "video", expected one of actions, `) {
-				t.Errorf("%s, expected the video to be malformed", dead)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ var chromium struct {
 func startChromium(path string) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.Env("TZ=Asia/Kolkata"))
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+		options = append(options, chromedp.NoSandbox) // root needs it
 	}
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, endFirst := chromedp.NewContext(ctx)
@@ -45,21 +45,11 @@ func startChromium(path string) {
 // connections with others.
 type browser struct {
 	ctx  context.Context
-	home string // the only place that the page may ask
+	home string // the only server that the page may reach
 
 	mu       sync.Mutex
 	problems []string
-	failing  bool // failing answers are expected
-}
-
-// openWorkingPage shows the page of a worker that has nothing to do.
-func openWorkingPage(t *testing.T) *browser {
-	t.Helper()
-	b := openBrowser(t)
-	p, _, _ := worker(t, nil)
-	b.open(t, readyURL(t, &p.out))
-	b.waitForText(t, "#sentence", "Working.")
-	return b
+	failing  bool // failed requests are expected
 }
 
 // openBrowser opens a tab that ends with the test.
@@ -95,7 +85,7 @@ func openBrowser(t *testing.T) *browser {
 	return b
 }
 
-// listen notes what a page must not do: fail, break its policy, write to the console, ask another host.
+// listen records errors of the page: exceptions, policy violations, console output, requests to other hosts.
 func (b *browser) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,15 +125,15 @@ func withoutUser(address string) string {
 	return parsed.String()
 }
 
-// open loads a page, with these sections open, and takes where it is as the only place that it may ask. When
-// the test is over its server ends before the browser, and the page may ask once more in between.
-func (b *browser) open(t *testing.T, url string, sections ...string) {
+// open loads a page and allows it to reach only its own server. At the end of the test the server stops
+// before the browser, so a last request may fail.
+func (b *browser) open(t *testing.T, url string) {
 	t.Helper()
 	b.mu.Lock()
 	b.home = withoutUser(url)
 	b.mu.Unlock()
 	t.Cleanup(func() { b.expectFailures(true) })
-	b.do(t, chromedp.Navigate(url+"/?open="+strings.Join(sections, ",")))
+	b.do(t, chromedp.Navigate(url+"/"))
 }
 
 func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
@@ -153,7 +143,7 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// prefer sets what a person prefers, as a media feature of CSS.
+// prefer emulates a media feature of CSS.
 func (b *browser) prefer(t *testing.T, feature, value string) {
 	t.Helper()
 	b.do(t, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
@@ -163,7 +153,7 @@ func (b *browser) prefer(t *testing.T, feature, value string) {
 	}))
 }
 
-// see evaluates JavaScript in the page. Where the page loads itself again just then, the new one is asked.
+// see evaluates JavaScript in the page. It tries again if the page navigates meanwhile.
 func see[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()
 	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script))
@@ -176,8 +166,7 @@ func see[T any](t *testing.T, b *browser, script string) T {
 	return value
 }
 
-// text is what an element shows. It waits for the element: a page that loads itself again has none for a
-// moment.
+// text waits for an element and returns its text.
 func (b *browser) text(t *testing.T, selector string) string {
 	t.Helper()
 	var text *string
@@ -197,12 +186,11 @@ func (b *browser) waitForText(t *testing.T, selector string, texts ...string) {
 	}
 }
 
-// pollEvery is how often a test lets the page ask, which asks every two seconds by itself.
+// pollEvery is the interval at which a test refreshes the status page, which refreshes itself every 5 s.
 const pollEvery = 400 * time.Millisecond
 
-// shows reports whether an element's text comes to hold all of the texts within a time, and what it was last.
-// It lets the page ask more often than it does by itself, but where answers are expected to fail: there the
-// page's own times count.
+// shows waits until an element contains all texts, for at most limit. It also returns the element's last text.
+// It refreshes the status page more often than the page does, except while failures are expected.
 func (b *browser) shows(t *testing.T, limit time.Duration, selector string, texts ...string) (shown string, holds bool) {
 	t.Helper()
 	script := fmt.Sprintf("document.querySelector(%q)?.textContent ?? null", selector)
@@ -213,7 +201,7 @@ func (b *browser) shows(t *testing.T, limit time.Duration, selector string, text
 	holds = kit.Within(limit, func() bool {
 		if !failing && time.Since(asked) >= pollEvery {
 			asked = time.Now()
-			see[bool](t, b, `window.dispatchEvent(new Event("online"))`)
+			see[bool](t, b, `typeof refresh === "function" && refresh(), true`)
 		}
 		text := see[*string](t, b, script)
 		if text == nil {

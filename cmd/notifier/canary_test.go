@@ -15,11 +15,10 @@ import (
 	"notifier/test/redistest"
 )
 
-// secret is the password of users whose servers the test starts. It is spelled so that no other text has it.
+// secret is the password of users on test servers. Its spelling is unique, so tests can search output for it.
 const secret = "hunter2marker"
 
-// canaries are the secrets of one deployment, each of them unlike any other text: by which one is found
-// somewhere, one knows which setting it was in.
+// canaries maps a setting to its secret. Each secret is unique, so a leaked one identifies its setting.
 type canaries map[string]string
 
 func newCanaries(names ...string) canaries {
@@ -40,8 +39,8 @@ func (c canaries) expectNone(t *testing.T, where, text string) {
 	}
 }
 
-// canaryServices is a deployment whose every secret setting has a canary: some in variables, some in files
-// that others may read.
+// canaryServices starts the services and puts a canary in every secret setting. Some secrets are in
+// variables, others in files readable by all users.
 func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack) {
 	t.Helper()
 	c := newCanaries("NATS password", "Redis password", "Slack token", "Slack URL's user", "Slack URL's path", "OTLP user", "OTLP header", "OTLP path", "OTEL variable", "payload")
@@ -56,7 +55,7 @@ func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack)
 	}
 	delete(settings, "REDIS_URL")
 	maps.Copy(settings, map[string]string{
-		// it asks for no password
+		// the server requires no password
 		"NATS_URL":                    strings.Replace(bus.URL(), "nats://", "nats://me:"+c["NATS password"]+"@", 1),
 		"REDIS_URL_FILE":              file("redis", "redis://notifier:"+c["Redis password"]+"@"+server.Addr+"/0"),
 		"SLACK_BOT_TOKEN_FILE":        file("token", "xoxb-"+c["Slack token"]),
@@ -75,9 +74,8 @@ func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack)
 	return c, settings, slack
 }
 
-// TestNoSecretGetsOut runs every command, in both formats of the log, against a deployment that works and
-// then against one that does not, and asks for every page: no secret of a setting is in what they show, and
-// no payload.
+// TestNoSecretGetsOut runs every command and fetches every page, in both log formats, with working and then
+// with broken services. No output may contain a secret or a payload.
 func TestNoSecretGetsOut(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "console"} {
@@ -114,7 +112,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 	}
 }
 
-// runAll runs every command and asks for every page.
+// runAll expects no secret in the output of any command or in any page.
 func (c canaries) runAll(t *testing.T, settings map[string]string, admin string) {
 	t.Helper()
 	commands := [][]string{

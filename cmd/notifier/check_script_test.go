@@ -8,14 +8,6 @@ import (
 	"notifier/internal/devstack"
 )
 
-// startStore starts an embedded Redis for the script and points REDIS_URL at it.
-func startStore(ts *testscript.TestScript, _ bool, _ []string) {
-	store, err := devstack.StartRedis(ephemeralAddr)
-	ts.Check(err)
-	ts.Defer(func() { ts.Check(store.Close()) })
-	ts.Setenv("REDIS_URL", store.URL())
-}
-
 // startSlack starts a fake Slack for the script, with a token of these scopes, and points SLACK_API_URL at
 // it: slack chat:write.
 func startSlack(ts *testscript.TestScript, _ bool, scopes []string) {

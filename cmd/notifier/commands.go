@@ -17,8 +17,7 @@ func rootCommand() *cli.Command {
 
 Example:
    notifier check`,
-		// "notifier completion bash" and the like; the scripts that they print ask notifier itself at each press of
-		// the key.
+		// "notifier completion bash" and the like print scripts that run notifier at each press of the key.
 		EnableShellCompletion: true,
 		ConfigureShellCompletionCommand: func(cmd *cli.Command) {
 			cmd.Hidden = false
@@ -28,7 +27,7 @@ Example:
 			if cmd.Args().Present() {
 				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
 			}
-			return runServe(ctx, cmd.Root().Writer)
+			return runServe(ctx, cmd.Root().Writer, cmd.Root().ErrWriter)
 		},
 		Commands: []*cli.Command{
 			serveCommand(),
@@ -53,7 +52,7 @@ Example:
 	})
 }
 
-// moved is a command of v0.1.0 that is elsewhere now, and says where.
+// moved is a command of v0.1.0 that only names its successor.
 func moved(name, where string) *cli.Command {
 	return &cli.Command{
 		Name:            name,
@@ -65,7 +64,6 @@ func moved(name, where string) *cli.Command {
 	}
 }
 
-// inNotifierDev is where a command of the other program is.
 func inNotifierDev(name string) string {
 	return name + ` is in notifier-dev: run "go run ./cmd/notifier-dev ` + name +
 		`" from the sources, or the image target "demo"`

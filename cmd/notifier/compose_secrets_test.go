@@ -18,8 +18,7 @@ type secretsScript struct {
 	deploy, secrets, bin string
 }
 
-// newSecretsScript copies deploy. Nobody but root may change a file's owner, and not every machine has flock,
-// so the script finds these two as programs that do nothing.
+// newSecretsScript copies deploy. It stubs chown, which needs root, and flock, which some machines lack.
 func newSecretsScript(t *testing.T) secretsScript {
 	t.Helper()
 	s := secretsScript{deploy: t.TempDir(), secrets: t.TempDir(), bin: t.TempDir()}
@@ -53,7 +52,7 @@ func (s secretsScript) must(t *testing.T, arguments string, settings ...string) 
 	return out
 }
 
-// file gives the content of a file that the script has written, or nothing if there is none.
+// file returns the content of a file from the script, or "" if the file does not exist.
 func (s secretsScript) file(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(s.secrets, name))
@@ -93,8 +92,8 @@ func TestComposeSecretsHaveTheNamesThatAreSet(t *testing.T) {
 	}
 }
 
-// TestComposeSecretsFailClosed: without the permissions of a server no file of it is written, and the service
-// fails, so that the server does not start. What an earlier run has written stays.
+// TestComposeSecretsFailClosed: if a server's permissions are missing, the script fails and writes no file,
+// so the server does not start. Files from an earlier run stay unchanged.
 func TestComposeSecretsFailClosed(t *testing.T) {
 	t.Parallel()
 	for _, conf := range []string{"nats.conf", "redis.acl"} {
@@ -129,7 +128,7 @@ func TestComposeSecretsFailClosed(t *testing.T) {
 	}
 }
 
-// TestComposeSecretsAreNotEmpty: "secrets set" stores what it reads, and refuses nothing at all.
+// TestComposeSecretsAreNotEmpty: "secrets set" stores its input and rejects empty input.
 func TestComposeSecretsAreNotEmpty(t *testing.T) {
 	t.Parallel()
 	s := newSecretsScript(t)

@@ -66,7 +66,7 @@ func TestComposeSecretsOfASecondTeam(t *testing.T) {
 	}
 }
 
-// TestComposeSecretsRemoveATeam: its users and passwords are gone, and those of the others stay.
+// TestComposeSecretsRemoveATeam: removing a team deletes its users and passwords and keeps all others.
 func TestComposeSecretsRemoveATeam(t *testing.T) {
 	t.Parallel()
 	s := newSecretsScript(t)
@@ -106,8 +106,8 @@ func users(t *testing.T, s secretsScript) map[string]string {
 	return all
 }
 
-// TestComposeSecretsRefuseATeam: names that mean something to the scripts or to the servers, and passwords
-// that are none.
+// TestComposeSecretsRefuseATeam: the script rejects malformed passwords and names with a special meaning to
+// the scripts or the servers.
 func TestComposeSecretsRefuseATeam(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ arguments, input, settings, want string }{

@@ -35,7 +35,7 @@ Example:
 	}
 }
 
-// listedLetters is how many are listed where nobody says how many.
+// listedLetters is the default limit of dead list.
 const listedLetters = 100
 
 func deadListCommand() *cli.Command {
@@ -70,8 +70,8 @@ Example:
 	}
 }
 
-// endOnDenial ends a command's context with the error when the server denies something: that is reported in a
-// message of its own, and never as the answer to the request.
+// endOnDenial cancels a command's context if the server denies an operation. NATS reports a denial in a
+// separate message, not in its reply to the request.
 func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
@@ -80,8 +80,8 @@ func endOnDenial(cancel context.CancelCauseFunc) nats.Option {
 	})
 }
 
-// withDeadLetters opens the dead-letter stream of the settings. It passes nil on where there is none yet. The
-// context that it passes on also ends when the server denies something.
+// withDeadLetters opens the dead-letter stream and calls do. If the stream does not exist yet, do receives
+// nil. A denial by the server cancels the context of do.
 func withDeadLetters(
 	ctx context.Context,
 	name string,
@@ -93,7 +93,7 @@ func withDeadLetters(
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	connection, err := nats.Connect(s.URL, append(s.OperatorOptions(name), endOnDenial(cancel))...)
+	connection, err := s.Connect(s.URL, append(s.OperatorOptions(name), endOnDenial(cancel))...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
@@ -135,8 +135,8 @@ func (p *deadProgress) report(n int) error {
 	return err
 }
 
-// lastLine is what a command that goes through letters says at its end. none: there is no stream of them;
-// stopped: at the most letters that it may take.
+// lastLine returns the summary that ends a command's output. If none is set, the stream does not exist. If
+// stopped is set, the command reached its limit of most letters.
 func (f deadFilter) lastLine(counts string, none, stopped bool, most int) string {
 	line := counts
 	if f.isSet() {

@@ -16,10 +16,10 @@ func deadDeleteCommand() *cli.Command {
 		Name:      "delete",
 		ArgsUsage: "[SEQ...]",
 		Usage:     "delete dead letters for good, the oldest first",
-		Description: `What is to be deleted must be named: by SEQ, by -reason or -category (both have to match), or by -all. "notifier dead list"
-with the same flags shows what that is. A deleted event is gone; "notifier dead replay" is what sends it.
+		Description: `Select the letters by SEQ, by -reason or -category (both have to match), or by -all. "notifier dead list"
+with the same flags shows them. A deleted event is gone; "notifier dead replay" sends it instead.
 
-Only letters that a worker wrote are deleted. What others have put into the stream is left and reported on standard error.
+Only letters that a worker wrote are deleted. Other messages of the stream are left, and reported on standard error.
 Letters that arrive meanwhile are not touched.
 
 Examples:
@@ -49,7 +49,6 @@ Examples:
 // deadDelete is one run of the command.
 type deadDelete struct {
 	deadWork
-	bin *letters.Bin
 }
 
 func (d *deadDelete) start(ctx context.Context, s settings.NATS, stream *letters.Stream) error {
@@ -57,25 +56,21 @@ func (d *deadDelete) start(ctx context.Context, s settings.NATS, stream *letters
 	if err != nil {
 		return err
 	}
-	if stream != nil {
-		if d.bin, err = stream.Bin(subject); err != nil {
-			return err
-		}
-	}
-	return d.run(
-		ctx,
-		ctx,
-		stream,
-		(*letters.Stream).Scan,
-		func(letter *letters.Letter) (deadDone, error) { return d.one(ctx, letter) },
-	)
+	return d.run(ctx, ctx, stream, func(letter *letters.Letter) (deadDone, error) {
+		return deleteLetter(ctx, stream, subject, letter)
+	})
 }
 
-// one deletes one letter, or says why it stays.
-func (d *deadDelete) one(ctx context.Context, letter *letters.Letter) (deadDone, error) {
+// deleteLetter deletes one letter, or reports why it stays.
+func deleteLetter(
+	ctx context.Context,
+	stream *letters.Stream,
+	subject string,
+	letter *letters.Letter,
+) (deadDone, error) {
 	line, why := deadDeleteLine{deadLetterLine: newDeadLetterLine(letter.Info), Outcome: "deleted"}, ""
-	err := d.bin.Delete(ctx, letter)
-	if foreign := (*letters.NotOursError)(nil); errors.As(err, &foreign) {
+	err := stream.Delete(ctx, subject, letter)
+	if foreign := (*letters.LeftError)(nil); errors.As(err, &foreign) {
 		why, err = foreign.Why, nil
 		line.Outcome, line.Why = "left", why
 	}
@@ -85,7 +80,7 @@ func (d *deadDelete) one(ctx context.Context, letter *letters.Letter) (deadDone,
 	return deadDone{line: line, left: why}, nil
 }
 
-// deadDeleteLine is a line of -json: the letter, and what became of it.
+// deadDeleteLine is a line of -json.
 type deadDeleteLine struct {
 	deadLetterLine
 	Outcome string `json:"outcome"` // "deleted" or "left"

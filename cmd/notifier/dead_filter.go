@@ -28,7 +28,7 @@ func deadFlags() []cli.Flag {
 	}
 }
 
-// deadFilter selects letters; empty: any.
+// deadFilter selects letters. The zero value selects all.
 type deadFilter struct {
 	seqs             []uint64 // sorted, each once; with these nothing else is set
 	reason, category string
@@ -98,8 +98,7 @@ func (f deadFilter) matches(letter *letters.Letter) bool {
 	return (f.reason == "" || f.reason == letter.Reason) && (f.category == "" || f.category == letter.Category)
 }
 
-// noStream is the error where letters are asked for by their numbers and there is no stream; nil: they are
-// not.
+// noStream returns the error for a missing stream. It returns nil unless letters are named by their numbers.
 func (f deadFilter) noStream() error {
 	if f.seqs == nil {
 		return nil
@@ -107,16 +106,11 @@ func (f deadFilter) noStream() error {
 	return fmt.Errorf("%s: the stream for dead letters does not exist yet", missing(f.seqs))
 }
 
-// each calls do with the letters that match, the oldest first: those that scan gives, or those that are asked
-// for by their numbers. Numbers that no letter has are an error in the end, when the other letters are done.
-func (f deadFilter) each(
-	ctx context.Context,
-	stream *letters.Stream,
-	scan func(context.Context, func(*letters.Letter) error) error,
-	do func(*letters.Letter) error,
-) error {
+// each calls do with the letters that match, oldest first. If letters are named by their numbers,
+// numbers that no letter has are an error in the end, when the other letters are done.
+func (f deadFilter) each(ctx context.Context, stream *letters.Stream, do func(*letters.Letter) error) error {
 	if f.seqs == nil {
-		return scan(ctx, do)
+		return stream.Each(ctx, do)
 	}
 	var absent []uint64
 	for _, seq := range f.seqs {

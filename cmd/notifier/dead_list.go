@@ -41,7 +41,7 @@ func (l *deadList) run(ctx context.Context, _ settings.NATS, stream *letters.Str
 	}
 	l.reasons = map[string]int{}
 	progress := newDeadProgress(l.errOut, "letters read")
-	failure := l.filter.each(ctx, stream, stream.Scan, func(letter *letters.Letter) error {
+	failure := l.filter.each(ctx, stream, func(letter *letters.Letter) error {
 		l.read++
 		if l.filter.matches(letter) {
 			l.add(letter.Info)
@@ -55,7 +55,7 @@ func (l *deadList) run(ctx context.Context, _ settings.NATS, stream *letters.Str
 	return errors.Join(l.write(), failure)
 }
 
-// write shows what was found.
+// write writes the list.
 func (l *deadList) write() error {
 	switch {
 	case l.read == 0:
@@ -133,7 +133,7 @@ func (l *deadList) summary() string {
 	return fmt.Sprintf("%s: %s%s", term.Count(l.matched, "dead letter"), strings.Join(parts, ", "), l.omitted())
 }
 
-// omitted is how many letters are not shown.
+// omitted counts the letters that are not shown.
 func (l *deadList) omitted() string {
 	if older := l.matched - len(l.newest); older > 0 {
 		return fmt.Sprintf("; %s not shown, see -n", term.Count(older, "older one"))
@@ -141,7 +141,7 @@ func (l *deadList) omitted() string {
 	return ""
 }
 
-// deadLetterLine is a letter in the lines of -json. The names are those of the log where the log has them.
+// deadLetterLine is a letter in the lines of -json. It names fields as the log does.
 type deadLetterLine struct {
 	Time      string `json:"time"`
 	Category  string `json:"category"`

@@ -12,7 +12,7 @@ import (
 	"notifier/internal/term"
 )
 
-// mostFailures is how many failures in a row end a replay: then the letters are not the cause.
+// mostFailures in a row end a replay: then the letters are not the cause.
 const mostFailures = 10
 
 func deadReplayCommand() *cli.Command {
@@ -24,11 +24,11 @@ func deadReplayCommand() *cli.Command {
 
 Each event is published as it was, to the subject it came from, and its letter is deleted once the stream has the
 event. If a replay is cut off, by a crash for example, run it again: events keep their ids and are not duplicated.
-Limits and mutes decide it as any event: what they drop is gone, and so is its letter. "notifier status CATEGORY" says
-how many slots are free: give that number to -n.
+Limits and mutes apply: an event that they drop is gone, and so is its letter. "notifier status CATEGORY" shows the used
+slots: give -n the number of free ones.
 
 Letters that were shortened, or whose subject is unknown, are left and reported on standard error. The exit code is 1 if
-an event could not be published. Letters that arrive during a replay are not touched, so that none is replayed twice.
+an event could not be published. Letters that arrive during a replay are not touched, so no event is replayed twice.
 
 Examples:
    notifier dead replay 17 18
@@ -61,13 +61,13 @@ type deadReplay struct {
 	inARow int // failures since the last success
 }
 
-// start checks between two letters whether until has ended; what it does with a letter ends with work.
+// start replays letters until the context until is done. The letter at hand is finished within work.
 func (r *deadReplay) start(until, work context.Context, stream *letters.Stream) error {
 	reading, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	defer context.AfterFunc(until, func() { stop(context.Canceled) })()
 	replay := func(letter *letters.Letter) (deadDone, error) { return r.one(work, stream, letter) }
-	err := r.run(reading, until, stream, (*letters.Stream).Each, replay)
+	err := r.run(reading, until, stream, replay)
 	if err == nil && r.failed > 0 {
 		err = fmt.Errorf("%s could not be published", term.Count(r.failed, "event"))
 	}
@@ -81,7 +81,7 @@ func (r *deadReplay) one(
 	letter *letters.Letter,
 ) (deadDone, error) {
 	receipt, err := stream.Replay(ctx, letter)
-	left, failed := (*letters.NotReplayableError)(nil), (*letters.PublishError)(nil)
+	left, failed := (*letters.LeftError)(nil), (*letters.PublishError)(nil)
 	switch {
 	case err == nil:
 		r.inARow = 0
@@ -107,7 +107,7 @@ func (r *deadReplay) one(
 	}
 }
 
-// deadReplayLine is a line of -json: the letter, and what became of it.
+// deadReplayLine is a line of -json.
 type deadReplayLine struct {
 	deadLetterLine
 	Outcome   string `json:"outcome"` // "put_back" or "left"
@@ -117,7 +117,7 @@ type deadReplayLine struct {
 	Duplicate bool   `json:"duplicate,omitempty"` // it had been replayed before
 }
 
-// replayed is what became of a letter. why is empty where it is published.
+// replayed reports a letter. If why is empty, the letter was published.
 func replayed(letter *letters.Letter, receipt letters.Receipt, why string) deadDone {
 	line := deadReplayLine{
 		deadLetterLine: newDeadLetterLine(letter.Info), Outcome: "put_back", Why: why,

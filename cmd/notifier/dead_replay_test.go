@@ -50,9 +50,9 @@ func TestDeadDiesAgain(t *testing.T) {
 	worker.ends(t, exitDone)
 }
 
-// TestDeadIsSentOnce: what died because of a setting, or was refused by Slack, is sent once it is put back,
-// under its old id; a second copy of it, as a replay makes that has crashed and comes after the stream's
-// duplicate window, is a duplicate.
+// TestDeadIsSentOnce: replayed letters are sent under their old ids, whether a setting or Slack had rejected
+// them. A second copy of a letter is dropped as a duplicate. A replay publishes one if it crashes and resumes
+// after the stream's duplicate window.
 func TestDeadIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
@@ -124,7 +124,7 @@ func TestDeadInterrupted(t *testing.T) {
 	published, err := js.Conn().SubscribeSync("notify.>")
 	kit.Check(t, err)
 	kit.Check(t, js.Conn().Flush())
-	reader, writer := fullPipe(t) // nobody reads: the first line of -json is as far as it comes
+	reader, writer := fullPipe(t) // the command blocks on its first line of -json
 	command := exec.Command("notifier", "dead", "replay", "-json")
 	command.Stdout = writer
 	p := startCommand(t, command, env)
@@ -144,7 +144,7 @@ func TestDeadInterrupted(t *testing.T) {
 	}
 }
 
-// fullPipe is a pipe that takes nothing until what is in it is read.
+// fullPipe returns a pipe with a full buffer: writes block until the reader drains it.
 func fullPipe(t *testing.T) (reader, writer *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()

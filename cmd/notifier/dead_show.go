@@ -25,8 +25,8 @@ func deadShowCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one dead letter with its payload",
 		ArgsUsage: "SEQ",
-		Description: `SEQ is the number of the letter, as "notifier dead list" shows it. This is the only command that shows a payload: it can
-hold what its publisher would not want on a screen or in a log.
+		Description: `SEQ is the number of the letter, as "notifier dead list" shows it. This is the only command that shows a payload, which
+can be confidential.
 
 Characters that a terminal would obey and bytes that are not valid UTF-8 are shown escaped, such as \x1b. With -json the
 payload is exact: as "payload", or as "payload_base64" if it is not valid UTF-8. Passwords within URLs are hidden in headers;
@@ -62,7 +62,7 @@ func (s deadShow) run(ctx context.Context, _ settings.NATS, stream *letters.Stre
 	if stream == nil {
 		return filter.noStream()
 	}
-	return filter.each(ctx, stream, stream.Each, func(letter *letters.Letter) error {
+	return filter.each(ctx, stream, func(letter *letters.Letter) error {
 		if s.json {
 			return term.NewJSON(s.out).Encode(newDeadShowLine(letter))
 		}
@@ -102,7 +102,7 @@ func (s deadShow) write(stream string, letter *letters.Letter) error {
 	return err
 }
 
-// payloadNote says how long the payload is, and what is not seen by looking at it.
+// payloadNote describes the payload: its length, and whether it is shortened or not valid UTF-8.
 func payloadNote(letter *letters.Letter) string {
 	note := term.Count(letter.Bytes, "byte")
 	if letter.Shortened >= 0 {
@@ -131,7 +131,7 @@ func shownHeaders(letter *letters.Letter) map[string][]string {
 	return headers
 }
 
-// deadShowLine is what -json writes: the letter as in the list, and what it holds.
+// deadShowLine is the line of -json: the letter as in the list, with its headers and payload.
 type deadShowLine struct {
 	deadLetterLine
 	Headers map[string][]string `json:"headers,omitempty"`

@@ -12,11 +12,10 @@ import (
 	"notifier/internal/term"
 )
 
-// deadWork is what "dead replay" and "dead delete" have in common: they go through letters, do something with
-// those that match, and report on each.
+// deadWork is shared by "dead replay" and "dead delete": both work on each matching letter and report it.
 type deadWork struct {
 	filter deadFilter
-	most   int // letters done; 0: all
+	most   int // limits the letters worked on; 0 means no limit
 	json   bool
 	out    io.Writer
 	errOut io.Writer
@@ -27,7 +26,7 @@ type deadWork struct {
 	left int
 }
 
-// newDeadWork is that of a command. verb and count are as in deadWork.
+// newDeadWork reads the flags of a command.
 func newDeadWork(cmd *cli.Command, filter deadFilter, verb, count string) deadWork {
 	return deadWork{
 		filter: filter, most: cmd.Int("n"), json: cmd.Bool("json"),
@@ -36,24 +35,20 @@ func newDeadWork(cmd *cli.Command, filter deadFilter, verb, count string) deadWo
 	}
 }
 
-// deadDone is what became of a letter. The zero value: nothing that could be reported.
+// deadDone reports one letter. The zero value reports nothing.
 type deadDone struct {
 	line any    // of -json
-	left string // why it was left; empty: it was done
+	left string // why the letter stays; empty if the work is done
 }
 
 // errEnough ends a walk when as many letters are done as should be.
 var errEnough = errors.New("enough")
-
-// deadScan reads all letters, the oldest first.
-type deadScan func(stream *letters.Stream, ctx context.Context, do func(*letters.Letter) error) error
 
 // run gives the letters that match to do, one after the other, and writes a last line. It stops between two
 // letters when until ends, and where do fails. stream is nil where there is no stream of them.
 func (w *deadWork) run(
 	ctx, until context.Context,
 	stream *letters.Stream,
-	scan deadScan,
 	do func(*letters.Letter) (deadDone, error),
 ) error {
 	if stream == nil {
@@ -63,8 +58,7 @@ func (w *deadWork) run(
 		return w.finish(true, false)
 	}
 	progress := newDeadProgress(w.errOut, w.verb)
-	all := func(ctx context.Context, do func(*letters.Letter) error) error { return scan(stream, ctx, do) }
-	err := w.filter.each(ctx, stream, all, func(letter *letters.Letter) error {
+	err := w.filter.each(ctx, stream, func(letter *letters.Letter) error {
 		if !w.filter.matches(letter) {
 			return until.Err()
 		}
@@ -89,7 +83,7 @@ func (w *deadWork) run(
 	return errors.Join(err, w.finish(false, stopped))
 }
 
-// report counts a letter, and writes what became of it.
+// report counts a letter and writes its line.
 func (w *deadWork) report(letter *letters.Letter, result deadDone, progress *deadProgress) error {
 	var err error
 	if result.left == "" {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// mostCommands answer one question of "First look".
+// mostCommands limits the commands for one question of "First look".
 const mostCommands = 2
 
-// question is a row of "First look" in docs/runbook.md, or a section of the script that asks it.
+// question is a row of "First look" in docs/runbook.md, or the matching section of the script.
 type question struct {
 	text     string
 	commands []string
@@ -38,7 +38,7 @@ func firstLook(t *testing.T, markdown string) (questions []question) {
 	return questions
 }
 
-// asked reads the sections of the script: a question behind ## and the commands that it asks.
+// A section of the script starts with ## and the question. Its commands follow.
 func asked(script string) (questions []question) {
 	command := regexp.MustCompile(`^asks '[^']*' (notifier .*)$`)
 	for line := range strings.Lines(script) {
@@ -70,7 +70,7 @@ func meets(command, inTable string) bool {
 	return true
 }
 
-// unanswered compares the table with the script, and gives what is wrong.
+// unanswered returns the differences between the table and the script.
 func unanswered(table, script []question) (faults []string) {
 	for _, q := range table {
 		if n := len(q.commands); n < 1 || n > mostCommands {
@@ -102,8 +102,7 @@ func unanswered(table, script []question) (faults []string) {
 	return faults
 }
 
-// TestFirstLook: every question of the table is asked by testdata/script/first_look.txtar, with the commands
-// of the table.
+// TestFirstLook: testdata/script/first_look.txtar runs the commands of every question in the table.
 func TestFirstLook(t *testing.T) {
 	t.Parallel()
 	table, script := firstLook(t, read(t, "docs/runbook.md")), asked(read(t, "cmd/notifier/testdata/script/first_look.txtar"))
@@ -115,7 +114,7 @@ func TestFirstLook(t *testing.T) {
 	}
 }
 
-// TestFirstLookSees: the comparison finds what differs.
+// TestFirstLookSees: the comparison reports each kind of difference.
 func TestFirstLookSees(t *testing.T) {
 	t.Parallel()
 	table := firstLook(t, "\n## First look\n| question | commands | more |\n| --- | --- | --- |\n"+
@@ -133,8 +132,8 @@ func TestFirstLookSees(t *testing.T) {
 	}
 }
 
-// TestFirstTenMinutes: what the README shows behind a prompt, a newcomer types in
-// testdata/script/first_ten_minutes.txtar, in the same order; and whatever is typed there, the README names.
+// TestFirstTenMinutes: testdata/script/first_ten_minutes.txtar runs the prompted commands of the README in
+// order. The README mentions every command of the script.
 func TestFirstTenMinutes(t *testing.T) {
 	t.Parallel()
 	readme := read(t, "README.md")

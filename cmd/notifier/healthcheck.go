@@ -20,7 +20,7 @@ import (
 // healthcheckTimeout is shorter than the three seconds that container health checks commonly allow.
 const healthcheckTimeout = 2 * time.Second
 
-// longestAnswer bounds what is read of an answer.
+// longestAnswer limits the size of a response body.
 const longestAnswer = 16 << 10
 
 func healthcheckCommand() *cli.Command {
@@ -46,7 +46,8 @@ Example:
 	}
 }
 
-// healthcheck asks the worker. The token is for the reasons alone; empty: there is none.
+// healthcheck prints the worker's readiness. If the worker has a token, it returns the reasons only to
+// requests with that token.
 func healthcheck(ctx context.Context, addr, token string, out io.Writer) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

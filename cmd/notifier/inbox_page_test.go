@@ -14,7 +14,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestTheInboxPageSwitchesTheMode: by its form, and it shows what the fake then has and has refused.
+// TestTheInboxPageSwitchesTheMode submits the form of the page, which then shows the fake's mode and
+// refusals.
 func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	t.Parallel()
 	slack, err := devstack.StartSlack(ephemeralAddr)
@@ -68,11 +69,10 @@ func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	if status, answer := post(); status != 200 || !strings.Contains(answer, `"ok":true`) {
 		t.Errorf("%d %s, expected it accepted", status, answer)
 	}
-	b.expectFailures(true) // what the page listens to is cut off
+	b.expectFailures(true) // closing the fake ends the page's event stream
 }
 
-// asksTheFake runs a curl command of a document against a fake Slack: with -d it sets something, else it
-// asks.
+// asksTheFake runs a document's curl command against a fake Slack: a POST with -d, a GET without.
 func asksTheFake(t *testing.T, document string, words []string) {
 	t.Helper()
 	slack, err := devstack.StartSlack(ephemeralAddr)

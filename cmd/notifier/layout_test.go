@@ -20,30 +20,33 @@ import (
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
-		"internal/status/snapshot", "internal/devstack/embedded", "internal/term/suggest",
+		"internal/cached", "internal/devstack/embedded", "internal/term/suggest",
 		"internal/consume/streams", "internal/consume/wait",
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},
-	{"internal/event", "internal/ratelimit", "internal/admin", "internal/slackout/markup"},
-	{"internal/slackout", "internal/status/stats"},
+	{"internal/event", "internal/ratelimit", "internal/snapshot", "internal/slackout/markup"},
+	{"internal/slackout", "internal/status/config", "internal/status/report"},
 	{"internal/steering", "internal/consume/availability"},
 	{"internal/consume/feed"},
 	{"internal/consume/result"},
-	{"internal/consume/letters", "internal/consume/post"},
+	{"internal/consume/letters", "internal/consume/decide"},
+	{"internal/consume/post"},
 	{
 		"internal/consume", "internal/status", "internal/status/digest", "internal/outcome/recent",
 		"internal/devstack", "internal/devstack/simulate",
 	},
-	{"internal/telemetry"},
+	{"internal/telemetry", "internal/admin"},
 	{"internal/settings"},
 	{"internal/app", "internal/preflight", "internal/cli"},
 	{"cmd/notifier", "cmd/notifier-dev"},
 }
 
 // testPackages are imported by tests alone.
-var testPackages = []string{"test/kit", "test/redistest", "test/chaos", "test/isolation", "test/survival"}
+var testPackages = []string{
+	"test/kit", "test/redistest", "test/chaos", "test/isolation", "test/natsloss", "test/survival",
+}
 
-// packagesOf lists the packages of the module below cmd, internal, lua and test, each with what it imports of
+// packagesOf lists the packages of the module below cmd, internal, lua and test, each with its imports from
 // the module.
 func packagesOf(t *testing.T) map[string][]string {
 	t.Helper()
@@ -93,6 +96,45 @@ func TestImportsRunDown(t *testing.T) {
 			} else if floorOf[imported] >= own {
 				t.Errorf("%s imports %s, which is not below it", name, imported)
 			}
+		}
+	}
+}
+
+// workingHalf lists the packages that decide about events and post them, with everything below them. They know
+// nothing of the askingHalf, which knows them by records, snapshots and the dry run of the script.
+var (
+	workingHalf = []string{
+		"internal/consume", "internal/event", "internal/ratelimit", "internal/slackout", "internal/steering",
+		"internal/outcome", "internal/snapshot",
+	}
+	askingHalf = []string{"internal/status", "internal/preflight", "internal/admin"}
+)
+
+func TestWorkingHalfDoesNotImportTheAskingHalf(t *testing.T) {
+	t.Parallel()
+	in := func(half []string, name string) bool {
+		return slices.ContainsFunc(half, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+	}
+	packages := packagesOf(t)
+	var imports func(name string, path []string)
+	imports = func(name string, path []string) {
+		for _, imported := range packages[name] {
+			further := append(slices.Clone(path), imported)
+			if in(askingHalf, imported) {
+				t.Errorf("%s imports the asking half", strings.Join(further, " > "))
+			} else if !in(workingHalf, imported) { // else its own imports are checked
+				imports(imported, further)
+			}
+		}
+	}
+	for name := range packages {
+		if in(workingHalf, name) {
+			imports(name, []string{name})
+		}
+	}
+	for _, p := range slices.Concat(workingHalf, askingHalf) {
+		if _, known := packages[p]; !known {
+			t.Errorf("there is no package %s", p)
 		}
 	}
 }
@@ -208,7 +250,7 @@ func documentedLines(t *testing.T) (messages []string) {
 	return messages
 }
 
-// messagesOf are the messages that the product logs above the debug level, those of settled events aside.
+// messagesOf returns the messages that the product logs above the debug level, except about settled events.
 func messagesOf(t *testing.T) map[string]bool {
 	t.Helper()
 	call := regexp.MustCompile(`\b[lL]og\.(?:(?:Info|Warn|Error)\(|Log\([^"]*,)\s*"([^"]+)"`)

@@ -45,9 +45,9 @@ func limitSetCommand() *cli.Command {
 		ArgsUsage: "SCOPE LIMIT",
 		Description: `LIMIT is written as in LIMIT_GLOBAL: 50/30m, or several tiers joined with +. It replaces the whole limit of the scope; a
 category's goes before every pattern of LIMIT_OVERRIDES. The limits of the wider scopes still hold: an event of a category
-also has to fit the global limit. What was admitted before and what is admitted meanwhile counts, also when the limit of the
-settings holds again. It may keep each event where the settings count in buckets (:PRECISION, :fixed), and the other way
-round: both are counted then, and the time until there is room is a lower bound.
+also has to fit the global limit. Events admitted before count, and those admitted meanwhile count when the limit of the
+settings holds again. If only one of the two limits counts in buckets (:PRECISION, :fixed), both forms are counted, and the
+time until there is room is a lower bound.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
@@ -65,21 +65,37 @@ Example:
 			if err != nil {
 				return cmdline.Usage(cmd, err.Error())
 			}
-			if scope, err := steering.ParseScope(order.Target); err == nil && scope.Category != "" {
-				if err := givable(cmd, scope.Category); err != nil {
-					return err
-				}
-			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
-				for category, limit := range steering.Temporary([]steering.Order{order}).Categories {
-					if err := s.store.Limiter.Rules().CheckReserved(category, limit); err != nil {
-						return cmdline.Usage(cmd, err.Error())
-					}
+				if err := s.checkLimit(ctx, cmd, order); err != nil {
+					return err
 				}
 				return s.set(ctx, order, length)
 			})
 		},
 	}
+}
+
+// checkLimit rejects a limit of a category that never occurs, and a limit in buckets if slots are reserved for
+// the category.
+func (s steer) checkLimit(ctx context.Context, cmd *cli.Command, order steering.Order) error {
+	scope, err := steering.ParseScope(order.Target)
+	if err != nil || scope.Category == "" {
+		return err
+	}
+	all, err := s.running(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkOccurs(cmd, all, scope.Category); err != nil {
+		return err
+	}
+	limit := steering.Temporary([]steering.Order{order}).Categories[scope.Category]
+	for _, replica := range all {
+		if err := replica.Rules.CheckReserved(scope.Category, limit); err != nil {
+			return cmdline.Usage(cmd, err.Error())
+		}
+	}
+	return nil
 }
 
 func limitEndCommand() *cli.Command {

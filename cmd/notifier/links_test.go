@@ -18,7 +18,7 @@ var (
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
-// TestLinks: what the documents link to within the repository exists, with its heading.
+// TestLinks: links from the documents to files and headings of the repository resolve.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../docs/*.md")
@@ -41,7 +41,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// broken is what is wrong with a link of a document; empty: nothing, or it leads elsewhere.
+// broken returns the problem with a link, or "" if it has no problem or leads to another site.
 func broken(t *testing.T, document, target string) (fault string) {
 	t.Helper()
 	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
@@ -65,7 +65,7 @@ func broken(t *testing.T, document, target string) (fault string) {
 	return ""
 }
 
-// anchors are those of the headings of a document, as GitHub makes them.
+// anchors returns the heading anchors that GitHub generates for a document.
 func anchors(markdown string) (list []string) {
 	for _, found := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(markdown, ""), -1) {
 		text := strings.ToLower(strings.TrimSpace(found[1]))

@@ -2,10 +2,10 @@
 // replicas.
 //
 // This package is the command line and nothing else: a file per command, which parses flags and arguments,
-// calls the packages that do the work, and writes what they return. It does not know how anything is done.
-// Settings come from internal/settings, the worker is in internal/app.
+// calls the packages that do the work, and writes the result. Settings come from internal/settings, the worker is
+// in internal/app.
 //
-// It is what is deployed, and contains no embedded servers: cmd/notifier-dev has the commands that need them.
+// This program is deployed and contains no embedded servers. cmd/notifier-dev has the commands that need them.
 //
 // Reading order: commands.go (the list of commands), then any command. internal/cli has exit codes and
 // errors.
@@ -24,7 +24,7 @@ const exitUnsent = 3
 
 func main() { os.Exit(cmdline.Main(run)) }
 
-// run is the whole program: except for the environment, it uses nothing of the process but what it is given.
+// run is the whole program. Of the process it uses its arguments and the environment only.
 func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int {
 	return cmdline.Run(ctx, rootCommand(), arguments, in, out, errOut)
 }

@@ -16,9 +16,8 @@ func muteCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "mute",
 		Usage: "drop the events of a category temporarily, or list what is dropped",
-		Description: `All replicas follow within two seconds, without a restart. Until then and no longer the events that match are dropped (muted)
-and charged to nothing; an admitted event whose post has not begun gives its slots back. Without a command it lists the mutes
-in force.
+		Description: `All replicas follow within two seconds, without a restart. Matching events are dropped (muted) and charged to nothing. An admitted
+event that waits for its post is dropped, too, and refunded. Without a command it lists the mutes in force.
 
 Examples:
    notifier mute add errors.db -for 2h -reason "database is being moved"
@@ -58,14 +57,18 @@ Examples:
 			if err != nil {
 				return cmdline.Usage(cmd, err.Error())
 			}
-			if err := givable(cmd, order.Target); err != nil {
-				return err
-			}
 			var notes []string
 			if order.Target == ">" {
 				notes = append(notes, "That is every category: nothing is sent until then.")
 			}
 			return withSteering(ctx, cmd, func(ctx context.Context, s steer) error {
+				all, err := s.running(ctx)
+				if err != nil {
+					return err
+				}
+				if err := checkOccurs(cmd, all, order.Target); err != nil {
+					return err
+				}
 				return s.set(ctx, order, length, notes...)
 			})
 		},
@@ -77,7 +80,7 @@ func muteEndCommand() *cli.Command {
 		Name:      "end",
 		Usage:     "end a mute before its time",
 		ArgsUsage: "PATTERN",
-		Description: `PATTERN is written as "notifier mute" lists it. What was dropped meanwhile is not sent. The exit code is 1 if there is no such
+		Description: `PATTERN is written as "notifier mute" lists it. Events that it dropped are not sent. The exit code is 1 if there is no such
 mute.
 
 Example:

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 
-	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/internal/term"
 )
 
-// payloadNotes names what an event has and a worker would not read, on standard error and each once. An event
-// is valid with it: publishers may have fields of their own.
+// payloadNotes writes notes about payloads to standard error, each once. An event is valid with them.
 type payloadNotes struct {
 	out   io.Writer
 	named map[string]bool
@@ -28,16 +28,15 @@ func (n *payloadNotes) add(text string) {
 	_, _ = fmt.Fprintf(n.out, "notifier: %s\n", text)
 }
 
-// of names what is not read of an event, or not as its author may have meant.
-func (n *payloadNotes) of(m event.Message, decoded event.Event) {
-	for _, field := range event.Unread(m) {
-		n.add(fmt.Sprintf("%q in the payload is not read%s", field.Name, cmdline.DidYouMean(field.Meant)))
+// unread names the fields of a payload that are not read.
+func (n *payloadNotes) unread(m event.Message) {
+	if fields := event.Unread(m); len(fields) > 0 {
+		n.add("nobody reads these fields of the payload: " + term.Printable(strings.Join(fields, ", ")))
 	}
-	if kind := event.PostedAsText(m); kind != "" {
-		n.add(
-			"the payload is a JSON " + kind + " and is posted as text; expected plain text, or a JSON object for each event",
-		)
-	}
+}
+
+// source reports that a CloudEvent's own source takes precedence over the flag.
+func (n *payloadNotes) source(m event.Message, decoded event.Event) {
 	_, set := m.Header[outcome.HeaderSource]
 	if set && decoded.Source != "" && decoded.Source != event.SourceIn(m.Header) {
 		n.add("-source is not read: the payload is a CloudEvent, which has a source of its own")

@@ -8,7 +8,7 @@ import (
 	"notifier/test/kit"
 )
 
-// TestProductionBuild: what is deployed contains neither the embedded servers nor gRPC.
+// TestProductionBuild: the production binary contains neither the embedded servers nor gRPC.
 func TestProductionBuild(t *testing.T) {
 	t.Parallel()
 	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
@@ -32,8 +32,8 @@ func TestProductionBuild(t *testing.T) {
 	}
 }
 
-// TestMovedCommands: what needs the embedded servers says where it is, in one line, whatever flags it is
-// given.
+// TestMovedCommands: a command that moved to notifier-dev prints its new location in one line, whatever its
+// flags.
 func TestMovedCommands(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range [][]string{
@@ -48,9 +48,9 @@ func TestMovedCommands(t *testing.T) {
 	}
 }
 
-// mostModules is how many modules the production binary may link. Each of them has to be trusted and kept up
-// to date, so one more is a decision. The last one is jsontext, which reads payloads; it goes when the
-// standard library has it.
+// mostModules limits the modules linked into the production binary. Each module has to be trusted and kept up
+// to date, so adding one is a decision. The last addition is jsontext, which reads payloads. Drop it once the
+// standard library includes it.
 const mostModules = 39
 
 // The two programs, and the folder that they are built into.

@@ -25,7 +25,7 @@ const (
 // ephemeralAddr is any free port.
 const ephemeralAddr = "127.0.0.1:0"
 
-// output is what a program has written so far.
+// output collects a program's output.
 type output struct{ kit.Output }
 
 func (o *output) lines(texts ...string) []string { return o.Lines(texts...) }
@@ -91,13 +91,13 @@ func (p *process) ends(t *testing.T, want int) {
 	}
 }
 
-// terminate is what an orchestrator does.
+// terminate sends SIGTERM, as an orchestrator does.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	kit.Check(t, p.command.Process.Signal(syscall.SIGTERM))
 }
 
-// runToEnd runs a command to its end, expects an exit code, and returns what it wrote.
+// runToEnd runs a command, checks its exit code, and returns its output.
 func runToEnd(t *testing.T, env map[string]string, code int, arguments ...string) (out, errOut string) {
 	t.Helper()
 	p := start(t, env, arguments...)
@@ -105,7 +105,7 @@ func runToEnd(t *testing.T, env map[string]string, code int, arguments ...string
 	return p.out.String(), p.errOut.String()
 }
 
-// eventuallySays runs a command until what it writes to standard output is as expected, and returns that.
+// eventuallySays reruns a command until expected accepts its standard output, and returns that output.
 func eventuallySays(
 	t *testing.T, what string, env map[string]string, arguments []string, expected func(out string) bool,
 ) (out string) {
@@ -127,7 +127,7 @@ func with(env, changed map[string]string) map[string]string {
 	return merged
 }
 
-// get asks a server; status 0: nobody answers.
+// get returns status 0 and the error text if the request fails.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: kit.Patience}
@@ -150,8 +150,8 @@ func adminURL(t *testing.T, out *output) string {
 	return "http://" + logLine(t, out.lines("admin server listens")[0])["addr"].(string)
 }
 
-// readyURL is where the admin server of a worker listens that is ready: before that its status may be
-// unknown, and there may be no stream to publish to.
+// readyURL waits until the worker is ready and returns the URL of its admin server. Until then the worker's
+// status may be unknown and its stream may be missing.
 func readyURL(t *testing.T, out *output) string {
 	t.Helper()
 	url := adminURL(t, out)

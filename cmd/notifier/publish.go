@@ -34,7 +34,7 @@ time. It needs permission to read the outcomes that workers record.
 
 -dry-run reads the payload as a worker would and shows what would be posted and where, or why it never could
 be; then the exit code is 1. It connects to nothing and needs no token. It uses NATS_SUBJECT,
-EVENT_MAX_BYTES, SLACK_CHANNEL, SLACK_ROUTES, SLACK_MARKUP, SLACK_LINK_HOSTS and the limits: give it those
+EVENT_MAX_BYTES, SLACK_CHANNEL, SLACK_ROUTES, SLACK_MARKUP and the limits: give it those
 of the workers. It ignores used slots, mutes and duplicates.
 
 Examples:
@@ -79,18 +79,18 @@ Examples:
 	}
 }
 
-// publishRequest is what a user wants published.
+// publishRequest holds the arguments and flags of notifier publish.
 type publishRequest struct {
 	category string
 	payload  string
 	argument bool        // the payload is an argument
-	file     string      // that holds the payload; empty: none
+	file     string      // reads the payload from here if not empty
 	input    bool        // the payloads are the lines of standard input
 	header   nats.Header // of each event
-	json     bool        // how to show what was published
+	json     bool        // print JSON
 	count    int
-	rate     float64       // events per second; 0: unbounded
-	wait     time.Duration // how long to wait for the outcome; 0: not at all
+	rate     float64       // events per second; zero means no limit
+	wait     time.Duration // bounds the wait for the outcome; zero means no wait
 	inbox    string        // prefix of the subjects at which acknowledgements arrive
 }
 
@@ -150,8 +150,8 @@ func (r publishRequest) checkFlags(cmd *cli.Command) error {
 		return cmdline.Usagef(cmd, "-id names one event: it cannot be used with - or -n")
 	case waits && !r.single():
 		return cmdline.Usagef(cmd, "-wait waits for one event: it cannot be used with - or -n")
-	case waits && (r.wait < shortestWait || r.wait > longestWait):
-		return cmdline.Usagef(cmd, "-timeout %s, expected %s to %s", r.wait, shortestWait, longestWait)
+	case waits && (r.wait < minWait || r.wait > maxWait):
+		return cmdline.Usagef(cmd, "-timeout %s, expected %s to %s", r.wait, minWait, maxWait)
 	case !waits && cmd.IsSet("timeout"):
 		return cmdline.Usagef(cmd, "-timeout requires -wait")
 	case !settings.IsInboxPrefix(r.inbox):
@@ -223,7 +223,8 @@ func (r publishRequest) subject(pattern event.Pattern) (string, error) {
 	return subject, nil
 }
 
-// categoryFlag reads -category; empty: it is not set. Wrong settings are reported later, all of them.
+// categoryFlag returns the value of -category, or "" if unset. It ignores invalid settings, because the
+// command later reports all of them together.
 func categoryFlag(cmd *cli.Command) (string, error) {
 	category := cmd.String("category")
 	if category == "" && cmd.IsSet("category") {

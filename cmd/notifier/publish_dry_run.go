@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -19,7 +20,7 @@ import (
 	"notifier/internal/term"
 )
 
-// fallbackID stands for the id that an event gets when it is published, if it has none.
+// fallbackID is a placeholder for the id that publish would generate.
 const fallbackID = "-"
 
 // dryRun reads the payloads as a worker with the settings of this process would, and connects to nothing.
@@ -70,7 +71,7 @@ func dryRun(ctx context.Context, request publishRequest, root *cli.Command) erro
 	return nil
 }
 
-// dryRunEvent is what -json shows of an event that is not published.
+// dryRunEvent is the -json output for one event of a dry run.
 type dryRunEvent struct {
 	Valid    bool   `json:"valid"`
 	Outcome  string `json:"outcome,omitempty"` // of an event that is not valid
@@ -85,10 +86,13 @@ type dryRunEvent struct {
 	ThreadTS string `json:"thread_ts,omitempty"`
 	Cost     int    `json:"cost,omitempty"`
 	Time     string `json:"time,omitempty"` // as the payload has it
-	Text     string `json:"text,omitempty"` // as it would be posted
-	Length   int    `json:"text_characters"`
-	Cut      bool   `json:"text_cut,omitempty"`
-	Blocks   int    `json:"blocks"`
+
+	// The message as Slack would get it.
+	Text        string          `json:"text,omitempty"`
+	Length      int             `json:"text_characters"`
+	Cut         bool            `json:"text_cut,omitempty"`
+	Blocks      json.RawMessage `json:"blocks,omitempty"`
+	Attachments json.RawMessage `json:"attachments,omitempty"`
 }
 
 // preview reads an event as a worker would.
@@ -96,7 +100,8 @@ func preview(
 	m event.Message, rules event.Rules, slack slackout.Config, notes *payloadNotes,
 ) (dryRunEvent, error) {
 	decoded, rejection := event.Decode(m, rules)
-	notes.of(m, decoded)
+	notes.unread(m)
+	notes.source(m, decoded)
 	result := dryRunEvent{
 		Valid: rejection == nil, Subject: m.Subject, Bytes: len(m.Data), Source: decoded.Source,
 	}
@@ -116,20 +121,28 @@ func preview(
 	}
 	result.Channel, result.ThreadTS, result.Cost = posted.Channel, decoded.ThreadTS, decoded.Cost
 	result.Text, result.Length, result.Cut = posted.Text, utf8.RuneCountInString(posted.Text), posted.Cut
-	result.Blocks = posted.Blocks
+	result.Blocks, result.Attachments = posted.Blocks, posted.Attachments
 	if !decoded.Time.Equal(m.Published) {
 		result.Time = decoded.Time.Format(time.RFC3339Nano)
 	}
 	return result, nil
 }
 
-// unpostable is why the event would never be posted, and what to do.
+// unpostable returns an error with the reason that blocks the event, followed by advice.
 func (r dryRunEvent) unpostable(advice string) error {
 	detail := term.Printable(r.Detail) + advice
 	return fmt.Errorf("it could never be sent, it would be %s as %s: %s", r.Outcome, r.Reason, detail)
 }
 
-// write shows what would be posted, to people.
+// addJSON adds blocks or attachments in full, indented.
+func addJSON(lines *bytes.Buffer, name string, list json.RawMessage) {
+	var indented bytes.Buffer
+	if json.Indent(&indented, list, "  ", "  ") == nil && len(list) > 0 {
+		fmt.Fprintf(lines, "  %-8s %s\n", name, term.Lines(indented.String()))
+	}
+}
+
+// write prints a preview of the post as text.
 func (r dryRunEvent) write(out io.Writer, line int) error {
 	var lines bytes.Buffer
 	add := func(name, value string) { fmt.Fprintf(&lines, "  %-8s %s\n", name, term.Cell(value)) }
@@ -147,14 +160,13 @@ func (r dryRunEvent) write(out io.Writer, line int) error {
 	if r.Text != "" {
 		note := ""
 		if r.Cut {
-			note = ", cut because Slack keeps no more"
+			note = ", cut because Slack would split it"
 		}
 		text := strings.TrimSpace(strings.ReplaceAll(r.Text, "\n", " "))
-		add("text", fmt.Sprintf("%s%s: %s", term.Count(r.Length, "character"), note, text))
+		fmt.Fprintf(&lines, "  %-8s %s%s: %s\n", "text", term.Count(r.Length, "character"), note, term.Printable(text))
 	}
-	if r.Blocks > 0 {
-		add("blocks", fmt.Sprint(r.Blocks))
-	}
+	addJSON(&lines, "blocks", r.Blocks)
+	addJSON(&lines, "attachments", r.Attachments)
 	id := r.EventID
 	if id == "" {
 		id = "none; it gets one when it is published"

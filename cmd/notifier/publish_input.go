@@ -17,13 +17,13 @@ import (
 // longestPayload bounds a line of standard input, and a file: NATS' own upper bound of a payload.
 const longestPayload = settings.LargestEvent
 
-// errTooLong is why a line is not read to its end.
+// errTooLong rejects a line or file above longestPayload.
 var errTooLong = fmt.Errorf("is longer than %d bytes", longestPayload)
 
 // payload is one payload to publish, or the error that ended the input: io.EOF after the last line.
 type payload struct {
 	text string
-	line int // of standard input; 0: not from standard input
+	line int // of standard input, or zero
 	err  error
 }
 
@@ -115,8 +115,8 @@ func readPayload(name string) (string, error) {
 	return string(data), err
 }
 
-// interruptible returns what read returns, or the error of ctx once that ends. Nothing else ends a read from
-// a terminal.
+// interruptible calls read and returns its result, or ctx's error if ctx is done first. A terminal read
+// cannot be cancelled, so its goroutine is left behind.
 func interruptible(ctx context.Context, read func() payload) (payload, error) {
 	done := make(chan payload, 1)
 	go func() { done <- read() }()

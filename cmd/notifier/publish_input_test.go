@@ -50,7 +50,7 @@ func (e *endless) Read(buffer []byte) (int, error) {
 	return len(buffer), nil
 }
 
-// TestEndlessPayload: what never ends is given up at the bound, and not kept whole in memory.
+// TestEndlessPayload: an endless payload is rejected at the limit and never fully held in memory.
 func TestEndlessPayload(t *testing.T) {
 	t.Parallel()
 	in := &endless{}

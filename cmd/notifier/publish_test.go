@@ -62,7 +62,7 @@ func TestPublishInterrupted(t *testing.T) {
 	}
 }
 
-// TestDryRunInterrupted: Ctrl-C ends a dry run, too, and what it has read is shown.
+// TestDryRunInterrupted: Ctrl-C ends a dry run after it has shown the lines read so far.
 func TestDryRunInterrupted(t *testing.T) {
 	t.Parallel()
 	command := exec.Command("notifier", "publish", "errors", "-dry-run", "-")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,40 +15,35 @@ import (
 	"notifier/internal/term"
 )
 
-// How long -wait waits.
+// Bounds of -timeout.
 const (
-	defaultWait  = 30 * time.Second
-	shortestWait = time.Second
-	longestWait  = time.Hour
+	defaultWait = 30 * time.Second
+	minWait     = time.Second
+	maxWait     = time.Hour
 )
 
-// How often it looks: soon at first, then less and less often.
+// Time between two reads. It grows from the first to the second.
 const (
-	soonest = 100 * time.Millisecond
-	rarest  = 2 * time.Second
+	minPoll = 100 * time.Millisecond
+	maxPoll = 2 * time.Second
 )
 
-// lookBack is from when on outcomes are read: clocks may differ by less, and an event that was published
-// before may have an earlier outcome.
-const lookBack = time.Hour
+// clockSkew bounds the difference between the clocks of a publisher and a worker.
+const clockSkew = time.Minute
 
-// sameID bounds how many outcomes of events with one id are looked at.
-const sameID = 100
-
-// waiter looks for what became of one event, in the outcomes that workers record.
+// waiter reads the outcome of one event.
 type waiter struct {
-	reader *recent.Reader
-	place  recent.Place
-	filter recent.Filter
+	reader   *recent.Reader
+	place    recent.Place
+	category string
+	id       string
+	begun    time.Time
 }
 
-// newWaiter finds out whether outcomes can be read at all, before anything is published. It is no error that
-// none are there yet: the first worker creates their stream.
+// newWaiter makes a waiter. It reads once: without permission to read, nothing is published. A missing stream is
+// no error, because the first record creates it.
 func newWaiter(
-	ctx context.Context,
-	connection *nats.Conn,
-	s settings.NATS,
-	category, id string,
+	ctx context.Context, connection *nats.Conn, s settings.NATS, category, id string,
 ) (*waiter, error) {
 	place, err := recent.NewPlace(s.Stream, s.Pattern)
 	if err != nil {
@@ -55,9 +51,9 @@ func newWaiter(
 	}
 	w := &waiter{
 		reader: recent.NewReader(connection, place), place: place,
-		filter: recent.Filter{Category: category, EventID: id, Since: time.Now().Add(-lookBack), Limit: sameID},
+		category: category, id: id, begun: time.Now(),
 	}
-	if _, err := w.reader.List(ctx, w.filter); err != nil && !errors.Is(err, recent.ErrNoStream) {
+	if _, err := w.reader.Of(ctx, id, category); err != nil && !errors.Is(err, recent.ErrNoStream) {
 		return nil, fmt.Errorf("%w; nothing was published", w.unreadable(err))
 	}
 	return w, nil
@@ -66,33 +62,27 @@ func newWaiter(
 // unreadable explains an error of the reader.
 func (w *waiter) unreadable(err error) error {
 	if errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf(
-			"-wait may not read the outcomes in stream %s: %w; docs/publishing.md names the permission",
-			w.place.Stream,
-			err,
-		)
+		return fmt.Errorf("-wait may not read stream %s: %w; docs/publishing.md names the permission",
+			w.place.Stream, err)
 	}
-	return fmt.Errorf("-wait cannot read the outcomes in stream %s: %w", w.place.Stream, err)
+	return fmt.Errorf("-wait cannot read stream %s: %w", w.place.Stream, err)
 }
 
-// await returns what became of the event with a sequence in the stream that workers read; 0: the sequence is
-// not known, and the latest event with the id counts. Of a duplicate it also returns the outcome of the event
-// that was sent before; nil: it is not recorded. The error after the given time says what is known.
-func (w *waiter) await(
-	ctx context.Context, seq uint64, timeout time.Duration,
-) (became recent.Outcome, first *recent.Outcome, err error) {
+// await returns the outcome of the event with a sequence in the workers' stream. If the sequence is zero, which
+// means unknown, the first outcome since newWaiter counts.
+func (w *waiter) await(ctx context.Context, seq uint64, timeout time.Duration) (outcome.Record, error) {
 	end := time.Now().Add(timeout)
-	for pause := soonest; ; pause = min(pause*3/2, rarest) {
-		answer, err := w.reader.List(ctx, w.filter)
-		if found, ok := choose(answer.Outcomes, seq); ok {
-			return found, firstOf(answer.Outcomes, found), nil
+	for pause := minPoll; ; pause = min(pause*3/2, maxPoll) {
+		records, err := w.reader.Of(ctx, w.id, w.category)
+		if found, ok := w.choose(records, seq); ok {
+			return found, nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
-			return recent.Outcome{}, nil, w.unreadable(cause)
+			return outcome.Record{}, w.unreadable(cause)
 		}
 		left := time.Until(end)
 		if left <= 0 {
-			return recent.Outcome{}, nil, w.nothing(err, timeout)
+			return outcome.Record{}, w.expired(err, timeout)
 		}
 		select {
 		case <-time.After(min(pause, left)):
@@ -101,69 +91,40 @@ func (w *waiter) await(
 	}
 }
 
-// choose returns the outcome of the event: an event that is delivered again can have a second one, which is a
-// duplicate of the first.
-func choose(outcomes []recent.Outcome, seq uint64) (found recent.Outcome, ok bool) {
-	for _, o := range outcomes {
-		if seq != 0 && o.StreamSeq != seq {
+// choose returns the outcome of the event. A redelivered event may have two: the second is a duplicate of the
+// first.
+func (w *waiter) choose(records []outcome.Record, seq uint64) (found outcome.Record, ok bool) {
+	for _, r := range records {
+		if seq != 0 && r.StreamSeq != seq {
+			continue
+		}
+		if seq == 0 && r.Time.Before(w.begun.Add(-clockSkew)) {
 			continue
 		}
 		if !ok || found.Reason == outcome.Duplicate {
-			found, ok = o, true
+			found, ok = r, true
 		}
 	}
 	return found, ok
 }
 
-// firstOf is the event that a duplicate repeats: the latest one that was sent. nil: it is none, or that is
-// not recorded.
-func firstOf(outcomes []recent.Outcome, o recent.Outcome) *recent.Outcome {
-	if o.Reason != outcome.Duplicate {
-		return nil
-	}
-	for _, first := range outcomes {
-		if first.Outcome == outcome.Sent && first.Source == o.Source {
-			return &first
-		}
-	}
-	return nil
-}
-
-// nothing is why nothing is known when the time is up.
-func (w *waiter) nothing(err error, timeout time.Duration) error {
+// expired explains why there is no outcome when the time is up.
+func (w *waiter) expired(err error, timeout time.Duration) error {
 	switch {
 	case errors.Is(err, recent.ErrNoStream):
-		return fmt.Errorf(
-			"nothing is known after %s: there is no stream %s, in which a worker records outcomes",
-			timeout,
-			w.place.Stream,
-		)
+		return fmt.Errorf("no outcome after %s: stream %s does not exist, workers create it", timeout, w.place.Stream)
 	case err != nil:
-		return fmt.Errorf("nothing is known after %s: %w", timeout, w.unreadable(err))
+		return fmt.Errorf("no outcome after %s: %w", timeout, w.unreadable(err))
 	}
-	return fmt.Errorf(
-		"nothing is known after %s: it waits in the stream or is held, or its outcome was not recorded; \"notifier why %s\" and the log know more",
-		timeout,
-		term.Printable(w.filter.EventID),
-	)
+	return fmt.Errorf("no outcome after %s: the event waits, or its outcome was not recorded; try \"notifier why %s\"",
+		timeout, term.Printable(w.id))
 }
 
-// outcomeLine is what became of an event, for people.
-func outcomeLine(o recent.Outcome, first *recent.Outcome) string {
-	known := o.Facts()
-	if o.Reason == outcome.Duplicate {
-		text := "not known: it is in flight, or was not recorded"
-		if first != nil {
-			text = fmt.Sprintf("sent %s; %s", stamp(first.Time), recent.Joined(first.Facts()))
-		}
-		known = append(known, recent.Fact{Name: "first", Text: text})
+// outcomeLine describes a record: "dropped category: 10/30m, room 2026-11-20T09:14:50Z".
+func outcomeLine(r outcome.Record) string {
+	text := strings.TrimSpace(r.Outcome + " " + r.Reason)
+	if detail := recent.Detail(r); detail != "" {
+		text += ": " + detail
 	}
-	words := o.Outcome
-	if o.Reason != "" {
-		words += ", " + o.Reason
-	}
-	if details := recent.Joined(known); details != "" {
-		words += "; " + details
-	}
-	return term.Printable(words)
+	return term.Printable(text)
 }

@@ -16,7 +16,7 @@ func TestPublishMayNotWait(t *testing.T) {
 	env := map[string]string{"NATS_URL": as("publisher")}
 	out, errOut := runToEnd(t, env, exitFailed, "publish", "errors", "-wait", "disk full")
 	if out != "" || strings.Count(errOut, "\n") != 1 || strings.Contains(errOut, secret) ||
-		!strings.Contains(errOut, "-wait may not read the outcomes in stream NOTIFY_EVENTS: ") ||
+		!strings.Contains(errOut, "-wait may not read stream NOTIFY_EVENTS: ") ||
 		!strings.HasSuffix(errOut, "; docs/publishing.md names the permission; nothing was published\n") {
 		t.Errorf("%q %q", out, errOut)
 	}
@@ -28,7 +28,7 @@ func TestPublishMayNotWait(t *testing.T) {
 	}
 }
 
-// TestPublishWaitInterrupted: Ctrl-C ends the waiting at once; what was published has been shown.
+// TestPublishWaitInterrupted: Ctrl-C ends the waiting at once. The publication was printed before.
 func TestPublishWaitInterrupted(t *testing.T) {
 	t.Parallel()
 	_, env := startWithStreams(t)

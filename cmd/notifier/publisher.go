@@ -18,12 +18,11 @@ import (
 	cmdline "notifier/internal/cli"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
 
-// publish publishes what is asked for, in the process of root.
+// publish connects to NATS, publishes the requested events and, with -wait, prints the outcome.
 func publish(ctx context.Context, request publishRequest, root *cli.Command) error {
 	s, err := settings.LoadNATS()
 	if err != nil {
@@ -51,7 +50,7 @@ func publish(ctx context.Context, request publishRequest, root *cli.Command) err
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	options := append(s.PublisherOptions("notifier publish", request.inbox), endOnDenial(cancel))
-	p.connection, err = nats.Connect(s.URL, options...)
+	p.connection, err = s.Connect(s.URL, options...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
 	}
@@ -74,10 +73,9 @@ func publish(ctx context.Context, request publishRequest, root *cli.Command) err
 	return interrupted(p.wait(ctx))
 }
 
-// newID is an id for an event that has none.
 func newID() string { return strings.ToLower(rand.Text()[:16]) }
 
-// interrupted is the error of somebody who did not want to wait any longer, or err.
+// interrupted replaces a cancellation with a readable error and returns other errors unchanged.
 func interrupted(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")
@@ -91,19 +89,19 @@ func (p *publisher) wait(ctx context.Context) error {
 	if p.stored.Stream != p.settings.Stream {
 		seq = 0 // of another stream than the workers'
 	}
-	found, first, err := p.waiter.await(ctx, seq, p.request.wait)
+	found, err := p.waiter.await(ctx, seq, p.request.wait)
 	if err != nil {
 		err = fmt.Errorf("event %d: %w", p.stored.Sequence, err)
 		if p.request.json {
-			err = errors.Join(p.writeJSON(nil, nil), err)
+			err = errors.Join(p.writeJSON(nil), err)
 		}
 		return err
 	}
 	if p.request.json {
-		err = p.writeJSON(&found, first)
+		err = p.writeJSON(&found)
 	} else {
 		_, err = fmt.Fprintf(p.out, "%s: event %d: %s\n",
-			p.subject, p.stored.Sequence, outcomeLine(found, first))
+			p.subject, p.stored.Sequence, outcomeLine(found))
 	}
 	if err == nil && found.Outcome != outcome.Sent {
 		return cli.Exit("", exitUnsent)
@@ -111,7 +109,7 @@ func (p *publisher) wait(ctx context.Context) error {
 	return err
 }
 
-// publishedEvent is what -json shows of an event, with -wait together with its outcome.
+// publishedEvent is the -json output for one event. With -wait it includes the outcome.
 type publishedEvent struct {
 	EventID   string `json:"event_id"`
 	Category  string `json:"category"`
@@ -119,15 +117,14 @@ type publishedEvent struct {
 	Stream    string `json:"stream"`
 	StreamSeq uint64 `json:"stream_seq"`
 	Duplicate bool   `json:"duplicate,omitempty"` // the stream had an event with this id, at this sequence
-	*recent.Outcome
-	First *recent.Outcome `json:"first,omitempty"` // of the event that this one repeats
+	*outcome.Record
 }
 
-// writeJSON shows the last event. The outcomes are nil where they are not known.
-func (p *publisher) writeJSON(became, first *recent.Outcome) error {
+// writeJSON shows the last event. The record is nil if its outcome is unknown.
+func (p *publisher) writeJSON(record *outcome.Record) error {
 	return term.NewJSON(p.out).Encode(publishedEvent{
 		EventID: p.id, Category: p.request.category, Subject: p.subject, Stream: p.stored.Stream,
-		StreamSeq: p.stored.Sequence, Duplicate: p.stored.Duplicate, Outcome: became, First: first,
+		StreamSeq: p.stored.Sequence, Duplicate: p.stored.Duplicate, Record: record,
 	})
 }
 
@@ -136,7 +133,7 @@ type publisher struct {
 	request    publishRequest
 	settings   settings.NATS
 	subject    string
-	newID      string // of the next event, if it has none
+	newID      string // for the next event without an id
 	connection *nats.Conn
 	js         jetstream.JetStream
 	out        io.Writer
@@ -147,7 +144,7 @@ type publisher struct {
 	last       *jetstream.PubAck
 	stored     *jetstream.PubAck // of the last event, also if it was stored before
 	id         string            // of the last event
-	waiter     *waiter           // for the only event; nil: nobody waits
+	waiter     *waiter           // nil without -wait
 	reported   time.Time
 }
 
@@ -164,9 +161,9 @@ func (p *publisher) all(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// message is the event as it is published. A payload that no worker would take is rejected: the author is
-// here and can fix it. What depends on the settings of a worker (size, channels, limits) is not known here.
-// An event gets an id if it has none, so that its author knows it.
+// message builds the NATS message. It rejects a payload that every worker would reject, while the author can
+// still fix it. Worker settings (size, channels, limits) are unknown here and not checked. An event without
+// an id gets one, so that its author can look it up.
 func (p *publisher) message(payload string) (*nats.Msg, error) {
 	message := nats.NewMsg(p.subject)
 	message.Data = []byte(payload)
@@ -180,7 +177,7 @@ func (p *publisher) message(payload string) (*nats.Msg, error) {
 		ChannelAllowed: func(string) bool { return true },
 	}
 	decoded, rejection := event.Decode(decodable, rules)
-	p.notes.of(decodable, decoded)
+	p.notes.source(decodable, decoded)
 	if rejection != nil {
 		return nil, &cmdline.UsageError{Text: rejection.Detail + asText(decodable, rules)}
 	}
@@ -206,6 +203,9 @@ func (p *publisher) one(ctx context.Context, payload string) error {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("payload has %d bytes, the server accepts at most %d with headers",
 			len(message.Data), p.connection.MaxPayload())
+	case isFull(err):
+		return fmt.Errorf("the stream of %s is full; publish again when workers have read it, or raise its "+
+			"limits: \"notifier check\" shows them", p.subject)
 	case err != nil:
 		return err
 	}
@@ -220,13 +220,20 @@ func (p *publisher) one(ctx context.Context, payload string) error {
 	case p.request.json && p.waiter != nil:
 		return nil // it is shown with its outcome
 	case p.request.json:
-		return p.writeJSON(nil, nil)
+		return p.writeJSON(nil)
 	case ack.Duplicate:
 		_, err := fmt.Fprintf(p.out, "%s: duplicate, id %q was published before: event %d of stream %s\n",
 			p.subject, p.id, ack.Sequence, ack.Stream)
 		return err
 	}
 	return p.progress()
+}
+
+// isFull reports whether a stream refused a message because of its own limits.
+func isFull(err error) bool {
+	refused := (*jetstream.APIError)(nil)
+	return errors.As(err, &refused) && strings.HasPrefix(refused.Description, "maximum ") &&
+		strings.HasSuffix(refused.Description, " exceeded")
 }
 
 // progress writes once a second how far it is.
@@ -243,7 +250,8 @@ func (p *publisher) progress() error {
 	return err
 }
 
-// finish writes what was published, if that is known. A server reports what it denies in its own message.
+// finish prints the number of published events unless the connection failed. The server reports a denial
+// asynchronously, so finish flushes before it checks for one.
 func (p *publisher) finish(failure error) error {
 	if err := p.connection.Flush(); err != nil {
 		return errors.Join(failure, fmt.Errorf("NATS: %w", err))
@@ -264,7 +272,7 @@ func (p *publisher) finish(failure error) error {
 	return errors.Join(failure, err)
 }
 
-// what names the events that were published: where the stream has stored them, and the id of the only one.
+// The text names the stream and the sequences of the published events, and the id of a single one.
 func (p *publisher) what() string {
 	var parts []string
 	switch {

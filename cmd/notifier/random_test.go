@@ -21,7 +21,7 @@ func TestRandomCommandLines(t *testing.T) {
 		arguments := append([]string{"notifier"}, rapid.SliceOfN(words, 0, 6).Draw(t, "arguments")...)
 		var out, errOut strings.Builder
 		code := run(context.Background(), arguments, strings.NewReader("x\n"), &out, &errOut)
-		// a shell asks, and there may be nothing to say
+		// shell completion may print nothing
 		completing := slices.Contains(arguments, "--generate-shell-completion")
 		switch {
 		case code == exitDone && !completing && (out.Len() == 0 || errOut.Len() > 0):

@@ -32,7 +32,7 @@ var (
 	aCommand   = regexp.MustCompile(`^(make|go run|go test|docker compose|notifier(?:-dev)?) [a-z.-]`)
 )
 
-// commandsOf returns the commands that a document shows, without what a shell would take for a comment.
+// commandsOf returns the commands that a document shows, without shell comments.
 func commandsOf(t *testing.T, document string) []string {
 	t.Helper()
 	text := read(t, document)
@@ -55,8 +55,7 @@ func commandsOf(t *testing.T, document string) []string {
 	return slices.Compact(commands)
 }
 
-// TestDocumentedCommands: whatever a document asks somebody to type exists, with its flags, targets, tests
-// and profiles.
+// TestDocumentedCommands: the commands in the documents exist, with their flags, targets, tests and profiles.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	makefile, compose := read(t, "Makefile"), read(t, "docker-compose.yml")
@@ -175,8 +174,8 @@ func namesTests(t *testing.T, document string, words []string) {
 	}
 }
 
-// TestReadmeWalk does what the README and the pages behind it show to a user, in their order, against servers
-// of its own: every command behind a prompt there that is notifier's is run and ends well.
+// TestReadmeWalk runs every notifier command behind a prompt in the user documents, in order, against its own
+// servers. Every command has to succeed.
 func TestReadmeWalk(t *testing.T) {
 	t.Parallel()
 	developer := func(arguments ...string) *process {

@@ -37,7 +37,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// tableOfSettings reads the rows whose first cell names variables and nothing else.
+// tableOfSettings reads the rows with only variable names in the first cell.
 func tableOfSettings(t *testing.T, markdown string) map[string]string {
 	t.Helper()
 	names := regexp.MustCompile("^`[A-Z][A-Z_]*`((, *| or )`[A-Z][A-Z_]*`)*$")

@@ -16,8 +16,7 @@ import (
 // betweenCommands is the pause before a command is run once more: a process is much work for a look.
 const betweenCommands = 100 * time.Millisecond
 
-// asks runs a command until a line that it prints matches, whatever its exit code: asks '^Replicas: 1'
-// notifier status.
+// Reruns a command until a line of its output matches the pattern. The exit code is ignored.
 func asks(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: asks PATTERN COMMAND [ARGUMENT...]")
@@ -38,16 +37,26 @@ func asks(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// behaves makes the script's fake Slack behave in another way: behaves '{"revoked":true}'.
+// behaves changes the mode of the script's fake Slack: behaves '{"revoked":true}'.
 func behaves(ts *testscript.TestScript, neg bool, args []string) {
+	changeSlack(ts, "fake/mode", neg, args)
+}
+
+// replies sets the reply of the script's fake Slack to every post: replies '{"status":503}'. {} accepts all.
+func replies(ts *testscript.TestScript, neg bool, args []string) {
+	changeSlack(ts, "fake/always", neg, args)
+}
+
+func changeSlack(ts *testscript.TestScript, path string, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: behaves MODE")
+		ts.Fatalf("expected one argument, a JSON object")
 	}
-	response, err := http.Post(strings.TrimSuffix(ts.Getenv("SLACK_API_URL"), "api/")+"fake/mode", "application/json", strings.NewReader(args[0]))
+	url := strings.TrimSuffix(ts.Getenv("SLACK_API_URL"), "api/") + path
+	response, err := http.Post(url, "application/json", strings.NewReader(args[0]))
 	ts.Check(err)
 	ts.Check(response.Body.Close())
 	if response.StatusCode != http.StatusOK {
-		ts.Fatalf("the fake Slack answers %s to the mode %s", response.Status, args[0])
+		ts.Fatalf("the fake Slack replies %s to %s", response.Status, args[0])
 	}
 }
 

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +20,8 @@ import (
 // FIELD=VALUE... Its time is a morning in November, unless time= says otherwise.
 func storeRecorded(ts *testscript.TestScript, _ bool, args []string) {
 	record := map[string]any{
-		"time": time.Date(2026, 11, 20, 9, 31, 29, 0, time.UTC), "category": args[0], "outcome": args[1], "reason": args[2], "event_id": args[3],
+		"time": time.Date(2026, 11, 20, 9, 31, 29, 0, time.UTC), "category": args[0], "outcome": args[1],
+		"reason": args[2], "event_id": args[3],
 	}
 	for _, field := range args[4:] {
 		name, value, _ := strings.Cut(field, "=")
@@ -27,16 +31,42 @@ func storeRecorded(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		record[name] = parsed
 	}
+	publishRecord(ts, args[0], args[3], record)
+}
+
+// storeOutcome records the outcome of the event with a sequence in the stream: outcome errors e-1 17
+// '{"outcome":"sent","channel":"#alerts"}'.
+func storeOutcome(ts *testscript.TestScript, _ bool, args []string) {
+	record := map[string]any{}
+	ts.Check(json.Unmarshal([]byte(args[3]), &record))
+	seq, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	record["time"], record["category"], record["event_id"], record["stream_seq"] = time.Now(), args[0], args[1], seq
+	publishRecord(ts, args[0], args[1], record)
+}
+
+func publishRecord(ts *testscript.TestScript, category, id string, record map[string]any) {
 	data, err := json.Marshal(record)
 	ts.Check(err)
 	pattern, err := event.ParsePattern("notify.>")
 	ts.Check(err)
 	place, err := recent.NewPlace("NOTIFY", pattern)
 	ts.Check(err)
+	hash := sha256.Sum256([]byte(id))
 	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
 		_, err := js.CreateStream(ctx, place.Config())
 		ts.Check(err)
-		_, err = js.Publish(ctx, "notify-events."+args[0], data)
+		_, err = js.Publish(ctx, fmt.Sprintf("notify-events.%x.%s", hash[:8], category), data)
+		ts.Check(err)
+	})
+}
+
+// createConsumer creates the consumer of the workers.
+func createConsumer(ts *testscript.TestScript, _ bool, _ []string) {
+	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
+		_, err := js.CreateConsumer(ctx, "NOTIFY", jetstream.ConsumerConfig{
+			Durable: "notifier", FilterSubject: "notify.>", AckPolicy: jetstream.AckExplicitPolicy,
+		})
 		ts.Check(err)
 	})
 }

@@ -3,10 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
+	"net"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,22 +14,91 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"notifier/internal/devstack"
+	"notifier/internal/devstack/embedded"
 )
 
-// serverCommands are the scripts' commands about NATS, Redis and the fake Slack, all of which run in the
-// test's process.
+// serverCommands are the script commands for NATS, Redis and the fake Slack, which run in the test process.
 var serverCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
-	"nats": startNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter, "outcome": storeOutcome,
-	"redis": startStore, "slack": startSlack, "recorded": storeRecorded,
+	"nats": runNATS, "stream": createStream, "stored": storedEvents, "letter": storeLetter, "outcome": storeOutcome,
+	"redis": runStore, "port": setFreePort, "slack": startSlack, "recorded": storeRecorded, "consumer": createConsumer,
 }
 
-// startNATS starts a NATS server for the script and points NATS_URL at it.
-func startNATS(ts *testscript.TestScript, _ bool, _ []string) {
+// scriptServer is NATS or Redis of a script. It keeps its content while it is stopped.
+type scriptServer struct {
+	name  string
+	start func() error
+	stop  func()
+}
+
+// command runs "nats" or "redis" with "stop" or "start".
+func (s scriptServer) command(ts *testscript.TestScript, args []string) {
+	switch {
+	case len(args) == 1 && args[0] == "stop":
+		s.stop()
+	case len(args) == 1 && args[0] == "start":
+		ts.Check(s.start())
+	default:
+		ts.Fatalf("usage: %s [stop|start]", s.name)
+	}
+}
+
+// scriptServers holds the servers of each script.
+var scriptServers sync.Map // serverKey to scriptServer
+
+type serverKey struct {
+	script *testscript.TestScript
+	name   string
+}
+
+// runNATS starts a NATS server for the script and points NATS_URL at it. "nats stop" and "nats start" make an
+// outage.
+func runNATS(ts *testscript.TestScript, _ bool, args []string) {
+	key := serverKey{ts, "nats"}
+	if known, found := scriptServers.Load(key); found {
+		known.(scriptServer).command(ts, args)
+		return
+	}
 	server, err := devstack.StartNATS(ephemeralAddr, "")
 	ts.Check(err)
-	ts.Defer(func() { ts.Check(server.Close()) })
+	ts.Defer(func() {
+		scriptServers.Delete(key)
+		ts.Check(server.Close())
+	})
+	scriptServers.Store(key, scriptServer{name: "nats", start: server.Start, stop: server.Stop})
 	ts.Setenv("NATS_URL", server.URL())
 	ts.Setenv("NATS_SERVER", server.Addr())
+}
+
+// runStore starts an embedded store for the script and points REDIS_URL at it. "redis stop" and "redis start"
+// make an outage.
+func runStore(ts *testscript.TestScript, _ bool, args []string) {
+	key := serverKey{ts, "redis"}
+	if known, found := scriptServers.Load(key); found {
+		known.(scriptServer).command(ts, args)
+		return
+	}
+	store := embedded.NewStore()
+	ts.Check(store.StartAddr(ephemeralAddr))
+	ts.Defer(func() {
+		scriptServers.Delete(key)
+		store.Close()
+	})
+	addr := store.Addr()
+	restart := func() error {
+		if err := devstack.Released(addr); err != nil {
+			return err
+		}
+		return store.Restart()
+	}
+	scriptServers.Store(key, scriptServer{name: "redis", start: restart, stop: store.Close})
+	ts.Setenv("REDIS_URL", "redis://"+addr+"/0")
+}
+
+// setFreePort sets a variable to a free port: port REDIS_PORT.
+func setFreePort(ts *testscript.TestScript, _ bool, args []string) {
+	_, port, err := net.SplitHostPort(devstack.FreeAddr(ephemeralAddr))
+	ts.Check(err)
+	ts.Setenv(args[0], port)
 }
 
 // createStream creates the stream NOTIFY as a worker would: stream SUBJECT.
@@ -40,7 +109,7 @@ func createStream(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// storedEvents shows on stdout what is in the stream, a line per event, with the headers of these names.
+// storedEvents prints each event in the stream on one line, with the named headers.
 func storedEvents(ts *testscript.TestScript, _ bool, args []string) {
 	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
 		stream, err := js.Stream(ctx, "NOTIFY")
@@ -74,24 +143,6 @@ func storeLetter(ts *testscript.TestScript, _ bool, args []string) {
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: stream + "_DEAD", Subjects: []string{strings.ToLower(stream) + "-dead.>"}})
 		ts.Check(err)
 		_, err = js.PublishMsg(ctx, letter)
-		ts.Check(err)
-	})
-}
-
-// storeOutcome records what became of an event as a worker does, of that with a sequence in the stream:
-// outcome errors e-1 17 '{"outcome":"sent","channel":"#alerts"}'.
-func storeOutcome(ts *testscript.TestScript, _ bool, args []string) {
-	record := map[string]any{}
-	ts.Check(json.Unmarshal([]byte(args[3]), &record))
-	seq, err := strconv.Atoi(args[2])
-	ts.Check(err)
-	record["time"], record["category"], record["event_id"], record["stream_seq"] = time.Now(), args[0], args[1], seq
-	payload, err := json.Marshal(record)
-	ts.Check(err)
-	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
-		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "NOTIFY_EVENTS", Subjects: []string{"notify-events.>"}, AllowDirect: true})
-		ts.Check(err)
-		_, err = js.Publish(ctx, "notify-events."+args[0], payload)
 		ts.Check(err)
 	})
 }

@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(hermetic{m}, map[string]func(){"notifier": main})
 }
 
-// hermetic runs the tests without the settings of whoever runs them.
+// hermetic unsets all notifier settings before the tests run.
 type hermetic struct{ *testing.M }
 
-// atTheEnd is what ends when all tests have ended, the last one first.
+// atTheEnd holds cleanups that run after all tests, last one first.
 var atTheEnd []func()
 
 func (h hermetic) Run() int {
@@ -57,12 +57,11 @@ func (h hermetic) Run() int {
 // raceExit spares each process that is built with -race its second of waiting for late reports.
 const raceExit = "atexit_sleep_ms=0"
 
-// TestScripts runs testdata/script: what a user types, and what the terminal shows.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"exits": kit.Exits, "answers": answers, "nobody": nobody, "printf": printf,
-		"asks": asks, "behaves": behaves, "opens": opens, "finds": finds,
+		"asks": asks, "behaves": behaves, "replies": replies, "opens": opens, "finds": finds,
 	}
 	maps.Copy(commands, serverCommands)
 	developers.Build(t, programs)
@@ -79,8 +78,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// answers stands in for a worker's admin server and points ADMIN_ADDR at it: answers 503 'nats: no\nredis:
-// no'.
+// Starts a stub of a worker's admin server and sets ADMIN_ADDR to its address. The stub returns STATUS and
+// BODY for /readyz.
 func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answers STATUS BODY")
@@ -98,15 +97,14 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ADMIN_ADDR", server.Listener.Addr().String())
 }
 
-// nobody sets variables to an address at which nothing listens, and nothing will meanwhile: nobody
-// ADMIN_ADDR.
+// Sets each named variable to an address without a listener. No test listens on port 1.
 func nobody(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
 		ts.Setenv(name, "127.0.0.1:1")
 	}
 }
 
-// printf writes a file whose bytes the archive of a script cannot hold: printf FILE 'one\r\n\r\ntwo'.
+// printf writes a file with bytes that a txtar archive cannot hold: printf FILE 'one\r\n\r\ntwo'.
 func printf(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: printf FILE TEXT")

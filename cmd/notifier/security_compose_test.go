@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestComposeHasTheDocumentedPermissions: NATS and Redis of docker-compose.yml permit what docs/security.md
-// documents, and nothing more.
+// TestComposeHasTheDocumentedPermissions: NATS and Redis in docker-compose.yml grant exactly the permissions
+// documented in docs/security.md.
 func TestComposeHasTheDocumentedPermissions(t *testing.T) {
 	t.Parallel()
 	head, block, found := strings.Cut(read(t, "deploy/nats.conf"), "\nauthorization {")

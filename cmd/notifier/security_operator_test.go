@@ -29,7 +29,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	everything := server.Client(t)
-	kit.Check(t, errors.Join(useLimiter(t.Context(), everything), useStats(t.Context(), everything)))
+	kit.Check(t, errors.Join(useLimiter(t.Context(), everything), useReport(t.Context(), everything)))
 	server.SetUser(t, secret, "operator", operatorRules(t)...)
 	_, _, settings := startServices(t)
 	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "operator")})

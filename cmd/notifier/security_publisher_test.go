@@ -35,7 +35,7 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	}
 }
 
-// TestSecurityNATSPublishDenied: the command names what the server denies, at once, and does not count it as
+// TestSecurityNATSPublishDenied: publish names a denied subject at once and does not count the event as
 // published.
 func TestSecurityNATSPublishDenied(t *testing.T) {
 	t.Parallel()

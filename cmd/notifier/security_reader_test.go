@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/status/stats"
+	"notifier/internal/status/report"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -34,7 +34,8 @@ func TestSecurityRedisReader(t *testing.T) {
 	server := redistest.StartProcess(t)
 	rules := readerRules(t)
 	everything := server.Client(t)
-	kit.Check(t, errors.Join(useLimiter(t.Context(), everything), useStats(t.Context(), everything)))
+	reporter, err := newReporter(everything)
+	kit.Check(t, errors.Join(err, useLimiter(t.Context(), everything), reporter.Report(t.Context())))
 	server.SetUser(t, secret, "reader", rules...)
 	if err := readRedis(t.Context(), openAs(t, server, "reader")); err != nil {
 		t.Fatalf("with all commands: %v", err)
@@ -62,7 +63,8 @@ func TestSecurityRedisReader(t *testing.T) {
 	readerChangesNothing(t, openAs(t, server, "reader"))
 }
 
-// readerChangesNothing tries what a worker may do, in a script and outside of one.
+// readerChangesNothing tries to admit an event, run a script and send commands. Redis has to deny each
+// attempt.
 func readerChangesNothing(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	limit := ratelimit.Limit{{Count: 10, Window: time.Hour}}
@@ -87,23 +89,22 @@ func readerChangesNothing(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// readRedis reads what status and why show.
+// readRedis performs the reads of status and why.
 func readRedis(ctx context.Context, client redis.UniversalClient) error {
 	limit := ratelimit.Limit{{Count: 10, Window: time.Hour}}
 	limiter, err := ratelimit.New(client, "notifier", ratelimit.Rules{Global: limit, Category: limit}, time.Hour)
 	if err != nil {
 		return err
 	}
-	reader, err := stats.NewReader(client, "notifier")
+	reader, err := report.NewReader(client, "notifier")
 	if err != nil {
 		return err
 	}
 	_, usage := limiter.Peek(ctx, "errors")
+	_, decision := limiter.DryRun(ctx, "errors", 10) // has no room
 	_, _, categories := limiter.Recent(ctx, 10)
-	_, slots := limiter.Slots(ctx, 10, "errors")
 	_, traces := limiter.Trace(ctx, "one", "")
 	_, pauses := limiter.Pauses(ctx)
-	_, hour := reader.Hour(ctx)
-	_, replicas := reader.Replicas(ctx)
-	return errors.Join(usage, categories, slots, traces, pauses, hour, replicas)
+	_, replicas := reader.Read(ctx)
+	return errors.Join(usage, decision, categories, traces, pauses, replicas)
 }

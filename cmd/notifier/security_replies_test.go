@@ -10,8 +10,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestSecurityNATSReplies: what a publisher can and cannot do by its choice of reply subjects, as the
-// document has it. The server sends its acknowledgement to all but those that it refuses.
+// TestSecurityNATSReplies: a publisher's choice of reply subjects has only the effects that the document
+// describes. The server refuses some reply subjects and sends its acknowledgement to all others.
 func TestSecurityNATSReplies(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, securityBlock(t, "nats"))

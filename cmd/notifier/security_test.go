@@ -8,7 +8,7 @@ import (
 	"notifier/test/kit"
 )
 
-// The tests of docs/security.md take what they run from the document itself.
+// The tests of docs/security.md run the fenced blocks of that document.
 
 // securityBlock is the fenced block of a kind in docs/security.md.
 func securityBlock(t *testing.T, kind string) string {

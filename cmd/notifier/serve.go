@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os/signal"
+	"syscall"
 
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -17,8 +20,8 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "run one worker until SIGTERM or SIGINT (the default command)",
-		Description: `Reads events from NATS, asks Redis about each batch, posts to Slack what the limits allow, and logs the outcome of
-every event on standard output. Settings come from environment variables; docs/configuration.md lists them.
+		Description: `Reads events from NATS, decides each batch in Redis, posts admitted events to Slack, and logs the outcome of every
+event on standard output. Settings come from environment variables; docs/configuration.md lists them.
 
 Example:
    SLACK_BOT_TOKEN_FILE=/run/secrets/slack SLACK_CHANNEL=#alerts notifier serve`,
@@ -26,19 +29,29 @@ Example:
 			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
-			return runServe(ctx, cmd.Root().Writer)
+			return runServe(ctx, cmd.Root().Writer, cmd.Root().ErrWriter)
 		},
 	}
 }
 
 // runServe reads the settings and runs one worker until ctx ends.
-func runServe(ctx context.Context, out io.Writer) error {
+func runServe(ctx context.Context, out, errOut io.Writer) error {
 	s, err := settings.Load()
 	if err != nil {
 		return err
 	}
-	log, stopLog := app.NewLog(out, s.LogLevel, s.LogConsole)
-	defer stopLog()
+	// Hold events if the log's reader goes away. By default SIGPIPE would end the process.
+	signal.Ignore(syscall.SIGPIPE)
+	log, stopLog := app.NewLog(out, errOut, s.LogLevel, s.LogConsole)
+	err = serve(ctx, s, log)
+	if logErr := stopLog(); logErr != nil && err == nil {
+		err = fmt.Errorf("the end of the log could not be written: %w", logErr)
+	}
+	return err
+}
+
+// serve runs one worker until ctx is done, and logs its start and end.
+func serve(ctx context.Context, s settings.Settings, log *zap.Logger) error {
 	limits := s.Store.Limits
 	log.Info("starting", zap.String("version", buildinfo.Version()),
 		zap.Stringer("limit_global", limits.Global), zap.Stringer("limit_category", limits.Category),

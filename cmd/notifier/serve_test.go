@@ -14,7 +14,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// startServices starts what a worker needs, and returns the settings with which it finds that.
+// startServices starts NATS, Redis and Slack, and returns the settings with their addresses.
 func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
@@ -29,8 +29,7 @@ func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]st
 	}
 }
 
-// services is startServices, and the least that a worker needs beside what it finds there, with some settings
-// changed.
+// services is startServices with the other required settings, and some changed.
 func services(t *testing.T, changed map[string]string) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, slack, env := startServices(t)
@@ -59,8 +58,7 @@ func startReady(t *testing.T, env map[string]string) *process {
 	return p
 }
 
-// TestServe is the life of one worker: it gets ready, sends what the limit allows, logs every event, and
-// ends in peace.
+// TestServe is the life of one worker: it gets ready, sends events within the limit, logs every event, and ends.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
@@ -101,7 +99,7 @@ func TestServe(t *testing.T) {
 	checkLog(t, &p.out)
 }
 
-// checkLog holds the log of TestServe against what is promised of its lines.
+// checkLog checks the promised fields of the log lines.
 func checkLog(t *testing.T, out *output) {
 	t.Helper()
 	always := []string{"level", "ts", "msg"}
@@ -122,7 +120,7 @@ func checkLog(t *testing.T, out *output) {
 				t.Errorf("dropped: %s", line)
 			}
 		case "dead":
-			want = append(settled, "reason", "detail")
+			want = append(settled, "reason", "detail", "letter_seq")
 			if fields["reason"] != "malformed" || fields["level"] != "warn" {
 				t.Errorf("dead: %s", line)
 			}
@@ -166,8 +164,8 @@ func TestServeWebhook(t *testing.T) {
 	}
 }
 
-// TestServeFails ends with exit code 1 on what waiting does not fix, and reports why in the log and on
-// stderr.
+// TestServeFails: an error that waiting does not fix ends serve with exit code 1 and is reported in the log and
+// on standard error.
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, nil)

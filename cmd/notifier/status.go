@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,38 +14,35 @@ import (
 	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/status"
+	"notifier/internal/status/config"
 	"notifier/internal/term"
 )
 
-// redisTimeout bounds what is asked of Redis for one answer.
+// redisTimeout bounds the reads of Redis for one output.
 const redisTimeout = 5 * time.Second
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "status",
-		Usage:     "show what is wrong now and how full each limit is, or what applies to one category",
+		Usage:     "show the conditions that are not ok and how full each limit is, or explain one category",
 		ArgsUsage: "[CATEGORY]",
-		Description: `The first line says whether anything is sent and, if not, why. Lines below it name what needs
-attention: unavailable services, replicas that differ or are silent, dead events of the last hour, streams
-that are nearly full, mutes and temporary limits. The table has a row per limit: the global one first, then
-those of groups and of categories, the fullest of each first. Below it are who holds the slots of the
-global limit, and for whom some are reserved (LIMIT_RESERVE).
+		Description: `The first line says whether events are sent and, if not, why. The tables below it list the conditions
+that are not ok, the limits (the global one first, then groups and categories, the fullest first), the
+replicas, and the mutes and temporary limits in force. Counts cover the last hour.
 
-With CATEGORY it shows whether an event of that category would be sent now and, if not, why and when there
-is room. Below it are the group, each limit with its usage and the setting it is from, the reservation, the
-mute and the channel with its pace and pauses. The category need not have had an event. It assumes an event
-that costs one slot and names no channel.
+With CATEGORY it says whether an event of one slot would be sent now and, if not, when there is room. The
+category need not have had an event.
 
-It reads only Redis, so it works while all workers are down, and uses no slots. The settings are those of
-the running workers or, while none runs, those that are set here.
+It reads only Redis, so it works while all workers are down, and uses no slots. The limits are those of the
+newest replica or, if none runs, those set here.
 
 Examples:
    notifier status -watch
    notifier status errors
-   notifier status -json team-a.job1 | jq .forecast`,
+   notifier status -json team-a.job1 | jq .sends`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "write JSON; without CATEGORY the same as /api/status"},
-			&cli.BoolFlag{Name: "watch", Usage: "refresh until interrupted"},
+			&cli.BoolFlag{Name: "watch", Usage: "refresh until interrupted; with -json a line each time, and errors on standard error"},
 			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: refresh at this `INTERVAL`"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
@@ -53,35 +51,33 @@ Examples:
 				return err
 			}
 			open := withStore
-			if view.category != "" {
+			if !view.all {
 				open = withConfig
 			}
-			return open(func(store app.Store) error {
+			err = open(func(store app.Store) error {
 				view.source = store.Status
-				if err := repeatsPrefix(store.Status.Own.Subject, view.category); err != nil {
-					return err
-				}
 				if !cmd.Bool("watch") {
 					return view.once(ctx)
 				}
 				return view.watch(ctx, cmd.Duration("every"))
 			})
+			if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
+				return cmdline.Usage(cmd, wrong.Error())
+			}
+			return err
 		},
 	}
 }
 
 func parseStatus(cmd *cli.Command) (statusView, error) {
-	view := statusView{category: cmd.Args().First(), out: cmd.Root().Writer, json: cmd.Bool("json")}
-	if cmd.NArg() > 1 {
-		return view, cmdline.Usagef(cmd, "unexpected argument %q, expected at most one CATEGORY", cmd.Args().Get(1))
-	}
-	if cmd.Args().Present() {
-		if err := status.CheckCategory(view.category); err != nil {
-			return view, cmdline.Usagef(cmd, "CATEGORY %q %v", view.category, err)
-		}
+	view := statusView{
+		category: cmd.Args().First(), all: cmd.NArg() == 0, json: cmd.Bool("json"),
+		out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
 	}
 	every := cmd.Duration("every")
 	switch {
+	case cmd.NArg() > 1:
+		return view, cmdline.Usagef(cmd, "unexpected argument %q, expected at most one CATEGORY", cmd.Args().Get(1))
 	case every < 100*time.Millisecond:
 		return view, cmdline.Usagef(cmd, "-every %s, expected 100ms or more", every)
 	case cmd.IsSet("every") && !cmd.Bool("watch"):
@@ -92,25 +88,24 @@ func parseStatus(cmd *cli.Command) (statusView, error) {
 
 // withStore opens the Redis and the limits of the settings, and closes them when do returns.
 func withStore(do func(store app.Store) error) error {
-	app.SilenceRedis()
 	s, err := settings.LoadStore()
 	if err != nil {
 		return err
 	}
-	return openedStore(s, s.StatusConfig(), do)
+	return openStore(s, config.Deciding{Rules: s.Limits, Dedupe: s.Dedupe}, do)
 }
 
-// withConfig is withStore for what depends on more than limits: on all settings that heartbeats have.
+// withConfig is withStore with the other settings that decide about events, such as SLACK_ROUTES.
 func withConfig(do func(store app.Store) error) error {
-	app.SilenceRedis()
-	s, own, err := settings.LoadStatusConfig()
+	s, own, err := settings.LoadDeciding()
 	if err != nil {
 		return err
 	}
-	return openedStore(s, own, do)
+	return openStore(s, own, do)
 }
 
-func openedStore(s settings.Store, own status.Config, do func(store app.Store) error) error {
+func openStore(s settings.Store, own config.Deciding, do func(store app.Store) error) error {
+	app.SilenceRedis()
 	defer func() { _ = s.Redis.Close() }() // nothing is written through it
 	store, err := app.OpenStore(s, own)
 	if err != nil {
@@ -119,12 +114,14 @@ func openedStore(s settings.Store, own status.Config, do func(store app.Store) e
 	return do(store)
 }
 
-// statusView writes the status.
+// statusView writes the state, or the explanation of a category.
 type statusView struct {
 	source   status.Source
-	category string // empty: of everything
-	out      io.Writer
+	all      bool
+	category string // if not all
 	json     bool
+	out      io.Writer
+	errOut   io.Writer
 }
 
 func (v statusView) once(ctx context.Context) error {
@@ -136,19 +133,18 @@ func (v statusView) once(ctx context.Context) error {
 	return err
 }
 
-// watch shows the status until ctx ends. If Redis is unavailable it shows that and continues: that is when
-// people look.
+// watch writes the state until ctx is done. It shows an unavailable Redis and continues, because operators
+// watch outages.
 func (v statusView) watch(ctx context.Context, every time.Duration) error {
-	screen := term.ScreenOf(v.out)
 	for {
 		text, err := v.text(ctx)
+		if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
+			return err
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			text = err.Error() + "\n"
-		}
-		if _, err := io.WriteString(v.out, screen.Clear()+text); err != nil {
+		if err := v.refresh(text, err); err != nil {
 			return err
 		}
 		select {
@@ -159,31 +155,51 @@ func (v statusView) watch(ctx context.Context, every time.Duration) error {
 	}
 }
 
+// refresh writes one output. With -json standard output gets nothing but documents, one a line.
+func (v statusView) refresh(text string, failure error) error {
+	if failure != nil {
+		text = term.Printable(failure.Error()) + "\n"
+	}
+	out := v.out
+	switch {
+	case !v.json:
+		text = term.ScreenOf(v.out).Clear() + text
+	case failure != nil:
+		out, text = v.errOut, "notifier: "+text
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// statusOutput is a State or an Explanation.
+type statusOutput interface {
+	WriteText(out io.Writer, screen term.Screen) error
+}
+
 func (v statusView) text(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	answer, shown, err := v.ask(ctx)
+	now, err := v.read(ctx)
+	if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
+		return "", err
+	}
 	if err != nil {
-		return "", fmt.Errorf(
-			"REDIS_URL: %w; where the workers cannot use it either they send nothing, and events wait in NATS: "+
-				"\"notifier check\" looks at all services",
-			err,
-		)
+		return "", fmt.Errorf("REDIS_URL: %w; workers that cannot use it send nothing, and events wait in NATS: "+
+			"\"notifier check\" looks at all services", err)
 	}
+	var text strings.Builder
 	if v.json {
-		var text strings.Builder
-		err := term.NewJSON(&text).Encode(answer)
-		return text.String(), err
+		err = term.NewJSON(&text).Encode(now)
+	} else {
+		err = now.WriteText(&text, term.ScreenOf(v.out))
 	}
-	return shown(term.ScreenOf(v.out)), nil
+	return text.String(), err
 }
 
-// ask returns the answer as it is encoded, and how it is shown to people.
-func (v statusView) ask(ctx context.Context) (answer any, shown func(term.Screen) string, err error) {
-	if v.category != "" {
-		of, err := v.source.Explain(ctx, v.category)
-		return of, of.Lines, err
+func (v statusView) read(ctx context.Context) (statusOutput, error) {
+	if !v.all {
+		return v.source.Explain(ctx, v.category)
 	}
-	now, err := v.source.Read(ctx)
-	return now, now.Table, err
+	now := v.source.Read(ctx)
+	return now, now.Unreadable()
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,20 +16,22 @@ import (
 	"notifier/internal/app"
 	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
-	"notifier/internal/status/stats"
+	"notifier/internal/status"
+	"notifier/internal/status/config"
+	"notifier/internal/status/report"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
-// What "mute" and "limit" share.
+// This file holds the common parts of "mute" and "limit".
 
 const (
-	// followed is how long the commands wait until all replicas follow, which takes them two seconds.
-	followed   = 3 * time.Second
-	followPoll = 200 * time.Millisecond
+	// followTimeout bounds the wait for replicas to apply a change, usually under two seconds.
+	followTimeout = 3 * time.Second
+	followPoll    = 200 * time.Millisecond
 )
 
-// steer is one run of one of the commands.
+// steer is one run of a command.
 type steer struct {
 	store app.Store
 	json  bool
@@ -39,7 +41,7 @@ type steer struct {
 // withSteering opens the Redis of the settings. Its errors name the variable.
 func withSteering(ctx context.Context, cmd *cli.Command, do func(ctx context.Context, s steer) error) error {
 	return withStore(func(store app.Store) error {
-		ctx, cancel := context.WithTimeout(ctx, redisTimeout+followed)
+		ctx, cancel := context.WithTimeout(ctx, redisTimeout+followTimeout)
 		defer cancel()
 		return do(ctx, steer{store: store, json: cmd.Bool("json"), out: cmd.Root().Writer})
 	})
@@ -85,50 +87,72 @@ func who(cmd *cli.Command) string {
 	return "uid " + strconv.Itoa(os.Getuid())
 }
 
-// givable rejects what no category of NATS_SUBJECT matches.
-func givable(cmd *cli.Command, categories string) error {
-	subject, err := settings.LoadSubject()
-	if err != nil {
-		return err
+// redisError names the setting and, if Redis refuses writes, the reason instead of the reply of a script.
+func redisError(err error) error {
+	if text := status.RedisRefusal(err.Error()); text != "" {
+		return fmt.Errorf("REDIS_URL: %s; nothing was changed, \"notifier check\" says what to do", text)
 	}
-	if err := repeatsPrefix(subject, categories); err != nil {
-		return err
-	}
-	if !subject.Gives(categories) {
-		return cmdline.Usagef(cmd, "%s never matches, because the categories of NATS_SUBJECT %q are one token; "+
-			"expected a name or pattern without dots", categories, subject)
-	}
-	return nil
+	return fmt.Errorf("REDIS_URL: %w", err)
 }
 
-// set stores an order and shows what is in force now.
+// running returns the settings of the running replicas or, if none runs, of this process.
+func (s steer) running(ctx context.Context) ([]config.Deciding, error) {
+	subject, err := settings.LoadSubject()
+	if err != nil {
+		return nil, err
+	}
+	source := s.store.Status
+	source.Own.Subject = subject
+	all, err := source.Running(ctx)
+	if err != nil {
+		return nil, redisError(err)
+	}
+	return all, nil
+}
+
+// checkOccurs rejects a category or pattern that no event has under any of the settings.
+func checkOccurs(cmd *cli.Command, all []config.Deciding, categories string) error {
+	var first error
+	for _, replica := range all {
+		err := repeatsPrefix(replica.Subject, categories)
+		if err == nil && !replica.Subject.Gives(categories) {
+			err = cmdline.Usagef(cmd, "%s never matches, because the categories of NATS_SUBJECT %q are one token; "+
+				"expected a name or pattern without dots", categories, replica.Subject)
+		}
+		if err == nil {
+			return nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return first
+}
+
+// set stores an order and reports who follows it.
 func (s steer) set(ctx context.Context, order steering.Order, length time.Duration, notes ...string) error {
 	before, err := s.store.Steering.Read(ctx)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return redisError(err)
 	}
 	order, version, err := s.store.Steering.Set(ctx, order, length)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return redisError(err)
 	}
 	lines := []string{fmt.Sprintf("%s is in force until %s, for %s.",
-		order.What(), order.Until.Format(time.RFC3339), term.ShortDuration(length))}
+		order.Describe(), order.Until.Format(time.RFC3339), term.ShortDuration(length))}
 	for _, replaced := range before.InForce(before.Now, order.Kind) {
 		if replaced.Target == order.Target {
 			lines = append(lines, fmt.Sprintf("It replaces %s until %s by %s, which does not come back.",
-				replaced.What(), replaced.Until.Format(time.RFC3339), replaced.By))
+				replaced.Describe(), replaced.Until.Format(time.RFC3339), replaced.By))
 		}
 	}
-	// The order is in force, whether or not there is something to remark.
-	remarks, _ := s.store.Status.Remarks(ctx, order)
-	return s.report(ctx, version, slices.Concat(lines, notes, remarks))
+	return s.report(ctx, version, append(lines, notes...))
 }
 
 // end ends an order before its time.
 func (s steer) end(ctx context.Context, kind steering.Kind, target, nothing string) error {
 	found, version, err := s.store.Steering.Clear(ctx, kind, target)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return redisError(err)
 	}
 	if !found {
 		return s.unknown(ctx, kind, nothing)
@@ -140,11 +164,11 @@ func (s steer) end(ctx context.Context, kind steering.Kind, target, nothing stri
 	return s.report(ctx, version, []string{what + " is over."})
 }
 
-// unknown is the error where there is nothing to end: it names what there is.
+// unknown returns the error for an order that does not exist. It names the existing ones.
 func (s steer) unknown(ctx context.Context, kind steering.Kind, nothing string) error {
 	state, err := s.store.Steering.Read(ctx)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return redisError(err)
 	}
 	var targets []string
 	for _, order := range state.InForce(state.Now, kind) {
@@ -162,16 +186,16 @@ func (s steer) unknown(ctx context.Context, kind steering.Kind, nothing string) 
 	return fmt.Errorf("%s; in force: %s%s", nothing, strings.Join(targets, ", "), more)
 }
 
-// report writes what was done, and waits until all replicas follow.
+// report writes the lines, and waits until all replicas follow.
 func (s steer) report(ctx context.Context, version int64, lines []string) error {
 	if _, err := fmt.Fprintln(s.out, term.Lines(strings.Join(lines, "\n"))); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(followed)
+	deadline := time.Now().Add(followTimeout)
 	for {
-		replicas, err := s.store.Status.Stats.Replicas(ctx)
+		replicas, err := s.store.Reports.Replicas(ctx)
 		if err != nil {
-			return fmt.Errorf("it is stored, and it is not known which replicas follow: REDIS_URL: %w", err)
+			return fmt.Errorf("stored, but which replicas follow is unknown: REDIS_URL: %w", err)
 		}
 		text, done := followers(replicas, version)
 		if done || time.Now().After(deadline) || ctx.Err() != nil {
@@ -185,48 +209,43 @@ func (s steer) report(ctx context.Context, version int64, lines []string) error 
 	}
 }
 
-// followers is how many of the replicas that run follow a version, and whether all do. A silent one has died,
-// or follows when it goes on.
-func followers(replicas []stats.Replica, version int64) (text string, all bool) {
-	replicas = stats.Running(replicas)
+// followers counts the running replicas that have applied a version. A silent replica has died, or applies the
+// version once it resumes.
+func followers(replicas []report.Replica, version int64) (text string, all bool) {
+	running := 0
 	var behind []string
 	for _, replica := range replicas {
-		if replica.Steering < version {
-			behind = append(behind, replica.ID)
+		if replica.Silent {
+			continue
+		}
+		running++
+		if replica.Snapshot.Steering < version {
+			behind = append(behind, replica.Snapshot.ID)
 		}
 	}
+	follow := fmt.Sprintf("%d replicas follow", running)
+	if running == 1 {
+		follow = "1 replica follows"
+	}
 	switch {
-	case len(replicas) == 0:
+	case running == 0:
 		return "No replica is running; each follows when it starts.", true
 	case len(behind) == 0:
-		return fmt.Sprintf("%s.", plural(len(replicas), "replica follows", "replicas follow")), true
+		return follow + ".", true
 	}
-	const most = 5
+	const max = 5
 	more := ""
-	if len(behind) > most {
-		more, behind = fmt.Sprintf(" and %d more", len(behind)-most), behind[:most]
+	if len(behind) > max {
+		more, behind = fmt.Sprintf(" and %d more", len(behind)-max), behind[:max]
 	}
-	return fmt.Sprintf(
-		"%d of %s; not yet: %s%s.",
-		len(replicas)-len(behind),
-		plural(len(replicas), "replica follows", "replicas follow"),
-		strings.Join(behind, ", "),
-		more,
-	), false
+	return fmt.Sprintf("%d of %s; not yet: %s%s.", running-len(behind), follow, strings.Join(behind, ", "), more), false
 }
 
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-// orderList is what lists the orders of a kind: a command below another one, which does the same by itself.
+// orderList is the command that lists the orders of a kind, such as "mute list". "mute" alone does the same.
 type orderList struct {
 	kind          steering.Kind
 	parent, usage string
-	none          string // what it writes where nothing is in force
+	none          string // written if no order is in force
 }
 
 func (l orderList) command() *cli.Command {
@@ -252,11 +271,11 @@ func (l orderList) run(ctx context.Context, cmd *cli.Command) error {
 	return withSteering(ctx, cmd, list)
 }
 
-// list writes what is in force of a kind.
+// list writes the orders of a kind that are in force.
 func (s steer) list(ctx context.Context, kind steering.Kind, none string) error {
 	state, err := s.store.Steering.Read(ctx)
 	if err != nil {
-		return fmt.Errorf("REDIS_URL: %w", err)
+		return redisError(err)
 	}
 	orders := state.InForce(state.Now, kind)
 	if s.json {

@@ -3,15 +3,16 @@ package main
 import (
 	"testing"
 
-	"notifier/internal/status/stats"
+	"notifier/internal/snapshot"
+	"notifier/internal/status/report"
 )
 
 func TestFollowers(t *testing.T) {
 	t.Parallel()
-	follows := stats.Replica{ID: "a", Heartbeat: stats.Heartbeat{Steering: 7}}
-	behind := stats.Replica{ID: "b", Heartbeat: stats.Heartbeat{Steering: 6}}
-	silent := stats.Replica{ID: "c", Silent: true}
-	for want, replicas := range map[string][]stats.Replica{
+	follows := report.Replica{Snapshot: snapshot.Snapshot{ID: "a", Steering: 7}}
+	behind := report.Replica{Snapshot: snapshot.Snapshot{ID: "b", Steering: 6}}
+	silent := report.Replica{Snapshot: snapshot.Snapshot{ID: "c"}, Silent: true}
+	for want, replicas := range map[string][]report.Replica{
 		"No replica is running; each follows when it starts.": {silent},
 		"1 replica follows.":                  {follows, silent},
 		"1 of 2 replicas follow; not yet: b.": {follows, silent, behind},

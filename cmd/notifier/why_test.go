@@ -1,100 +1,112 @@
 package main
 
 import (
-	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
 	"notifier/internal/outcome"
-	"notifier/internal/outcome/recent"
 	"notifier/internal/ratelimit"
+	"notifier/internal/snapshot"
+	"notifier/internal/status"
+	"notifier/internal/status/report"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
 
-// TestWhyWhileRedisIsFull: an event that was admitted before, and one that no worker can admit.
-func TestWhyWhileRedisIsFull(t *testing.T) {
-	t.Parallel()
-	redis := redistest.StartProcess(t)
-	_, slack, env := services(t, map[string]string{"REDIS_URL": redis.URL()})
-	slack.Always(devstack.Behaviour{Status: 503})
-	startReady(t, env)
-	publishes(t, env, "errors", "-id", "held-1", "disk full")
-	eventuallySays(t, "it is admitted", env, []string{"why", "held-1"}, func(out string) bool {
-		return strings.HasPrefix(out, "held-1 of category errors is admitted and held.\n")
-	})
-	kit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
-	publishes(t, env, "errors", "-id", "held-2", "disk full")
-	for id, begin := range map[string]string{"held-1": "held-1 of category errors is admitted and held.\n", "held-2": "held-2 may be "} {
-		eventuallySays(t, id+" waits for Redis", env, []string{"why", id}, func(out string) bool {
-			return strings.HasPrefix(out, begin) && strings.Contains(out, "\n  because   Redis is full (maxmemory)\n")
-		})
-	}
-}
-
-// Redis knows a CloudEvent's source as it came: an id is unique within it. It is shown, and compared with that
-// of an outcome, without its secrets.
-func TestWhyShowsNoSecretOfASource(t *testing.T) {
-	t.Parallel()
-	traces := []ratelimit.Trace{{Category: "errors", Source: "https://me:hunter2@ci.example/1?token=hunter2"}}
-	outcomes := []recent.Outcome{{EventID: "a", Category: "errors", Outcome: outcome.Sent, Source: "https://ci.example/1"}}
-	answers := newAnswers("a", traces, outcomes)
-	if len(answers) != 1 || answers[0].Source != "https://ci.example/1" || answers[0].Recorded == nil {
-		t.Errorf("%+v, expected one answer, with the source https://ci.example/1 and what was recorded", answers)
-	}
-}
-
-// TestWhyAfterAReplay: an event that is dead may wait unread once it is replayed, is held while Slack fails
-// on it, with what Slack has answered, and then it was dead before.
-func TestWhyAfterAReplay(t *testing.T) {
+// TestWhyFollowsAnEvent from its admission to Slack.
+func TestWhyFollowsAnEvent(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, nil)
-	slack.Always(devstack.Behaviour{Code: "invalid_blocks"})
-	worker := start(t, env)
-	readyURL(t, &worker.out)
+	slack.Always(devstack.Behaviour{Status: 503})
+	startReady(t, env)
 	publishes(t, env, "errors", "-id", "e-1", "disk full")
 	why := []string{"why", "e-1"}
-	out := eventuallySays(t, "it is dead", env, why, func(out string) bool {
-		return strings.HasPrefix(out, "e-1 of category errors is dead: slack_rejected.\n")
+	eventuallySays(t, "it is in flight", env, why, func(out string) bool {
+		return strings.HasPrefix(out, "In flight in errors: admitted 20") && strings.Contains(out, ", 1 attempt")
 	})
-	if strings.Contains(out, "replayed") {
-		t.Errorf("%q, expected nothing of a replay", out)
+	out, _ := runToEnd(t, env, exitDone, "why", "-json", "e-1")
+	if !strings.HasPrefix(out, `{"event_id":"e-1","category":"errors","state":"in_flight","admitted":"`) {
+		t.Error(out)
 	}
-	worker.terminate(t)
-	worker.ends(t, exitDone)
-	runToEnd(t, env, exitDone, "dead", "replay")
-	out, _ = runToEnd(t, env, exitDone, why...)
-	if !strings.HasPrefix(out, "e-1 of category errors is dead: slack_rejected.\n") ||
-		!strings.Contains(out, "\n  replayed  if it was replayed, it may be the one event that waits unread in stream NOTIFY, since ") {
-		t.Errorf("%q, expected that it may wait unread", out)
-	}
-	slack.Always(devstack.Behaviour{Status: 503})
-	start(t, env)
-	tried := regexp.MustCompile(`(?m)^  tried     \d+ times?, last at \S+, failed with http_503(; again at \S+ or later)?$`)
-	out = eventuallySays(t, "it is held", env, why, func(out string) bool {
-		return strings.HasPrefix(out, "e-1 of category errors is admitted and held.\n") && tried.MatchString(out)
+	slack.Always(devstack.Behaviour{})
+	eventuallySays(t, "it was sent", env, why, func(out string) bool {
+		return strings.Contains(out, " errors     sent      -        #alerts, ") && !strings.Contains(out, "In flight")
 	})
-	if !strings.Contains(out, "\ne-1 of category errors was dead before: slack_rejected.\n") {
-		t.Errorf("%q, expected that it was dead before", out)
+}
+
+// TestWhyFindsEachEventWithAnID: an id counts within its category, and for a CloudEvent within its source. Redis
+// knows the sent ones without NATS, too.
+func TestWhyFindsEachEventWithAnID(t *testing.T) {
+	t.Parallel()
+	_, _, env := services(t, nil)
+	p := startReady(t, env)
+	publishes(t, env, "errors", "-id", "e-1", "disk full")
+	publishes(t, env, "deploys", "-json", `{"id":"e-1","text":"v1 is out"}`)
+	publishes(t, env, "deploys", "-json",
+		`{"specversion":"1.0","id":"e-1","source":"https://me:hunter2@ci/","type":"t","data":"v2 is out"}`)
+	publishes(t, env, "errors", "-json", `{"id":"e-1","text":"disk full"}`) // a duplicate
+	kit.Eventually(t, "all are settled", func() bool { return len(p.out.lines(`"outcome":`)) == 4 })
+	recorded := eventuallySays(t, "all are recorded", env, []string{"why", "e-1"}, func(out string) bool {
+		return strings.Count(out, " e-1 ") == 4
+	})
+	away := with(env, map[string]string{"NATS_URL": "nats://127.0.0.1:1"})
+	redisOnly, errOut := runToEnd(t, away, exitDone, "why", "e-1")
+	if !strings.HasPrefix(errOut, "notifier: recorded outcomes are unknown: NATS_URL: ") {
+		t.Error(errOut)
+	}
+	for name, out := range map[string]string{"NATS": recorded, "Redis alone": redisOnly} {
+		if strings.Count(out, " sent ") != 3 || strings.Count(out, " https://ci/\n") != 1 || strings.Contains(out, "hunter2") {
+			t.Errorf("%s: %s", name, out)
+		}
 	}
 }
 
-// TestSecurityNATSWhy: an operator learns how many events wait unread, and who may read events since when.
+// TestWhyInFlight: the line has the last error, the next attempt, and the conditions the event waits for.
+func TestWhyInFlight(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 20, 9, 10, 38, 0, time.UTC)
+	failing := []snapshot.Failing{
+		{Channel: "#other", Category: "other", EventID: "e-1", Error: "http_500"},
+		{Channel: "#alerts", Category: "errors", EventID: "e-1", Error: "http_503", Next: at.Add(time.Minute)},
+		{Channel: "#alerts", Category: "errors", EventID: "e-2", Error: "http_502"},
+		{Channel: "#alerts", Category: "errors", EventID: "e-3", Error: "http_503", Next: at.Add(-time.Second)},
+	}
+	reported := report.Report{Now: at, Replicas: []report.Replica{{}, {Snapshot: snapshot.Snapshot{Failing: failing}}}}
+	conditions := []status.Condition{
+		{Type: "nats", State: status.OK},
+		{Type: "slack", State: status.Fail, Message: "token_revoked"},
+		{Type: "workers", State: status.Warn, Message: "one is silent"},
+		{Type: "channel/#alerts", State: status.Warn, Message: "http_503, 42 waiting"},
+		{Type: "channel/#other", State: status.Fail, Message: "is_archived"},
+		{Type: "dead", State: status.Fail, Message: "3 letters"},
+	}
+	trace := ratelimit.Trace{Category: "errors", Admitted: at, InFlight: true, Posts: 3}
+	for want, id := range map[string]string{
+		"In flight in errors: admitted 2026-11-20T09:10:38Z, 3 attempts, last error http_503, " +
+			"next attempt 2026-11-20T09:11:38Z; slack: token_revoked; channel/#alerts: http_503, 42 waiting": "e-1",
+		"In flight in errors: admitted 2026-11-20T09:10:38Z, 3 attempts; slack: token_revoked; " +
+			"channel/#alerts: http_503, 42 waiting; channel/#other: is_archived": "unposted",
+		"In flight in errors: admitted 2026-11-20T09:10:38Z, 3 attempts, last error http_503; " + // the next one has begun
+			"slack: token_revoked; channel/#alerts: http_503, 42 waiting": "e-3",
+	} {
+		if got := newInFlight(id, trace, "", reported, conditions).String(); got != want {
+			t.Errorf("%s\nexpected\n%s", got, want)
+		}
+	}
+}
+
+// TestSecurityNATSWhy: an operator learns how many events are unread, as far as the permissions allow.
 func TestSecurityNATSWhy(t *testing.T) {
 	t.Parallel()
 	const info = `"$JS.API.CONSUMER.INFO.NOTIFY.notifier" # how many events wait unread, for "why"`
 	block := securityBlock(t, "nats")
-	for name, test := range map[string]struct{ configuration, user, out, errOut string }{
-		"operator": {block, "operator", "e-1 may be one of the 3 events that wait unread in stream NOTIFY.\n", ""},
-		"all":      {block, "all", "e-1 may be one of the 3 events that wait unread in stream NOTIFY, the oldest since 20", ""},
-		"denied": {
-			strings.Replace(block, info, "", 1), "operator", "e-1 is unknown: ",
-			`whether it waits unread in the stream is not known: nats: permissions violation: Permissions Violation for Publish to ` +
-				`"$JS.API.CONSUMER.INFO.NOTIFY.notifier"`,
-		},
+	for name, test := range map[string]struct{ configuration, want string }{
+		"operator": {block, "; 3 events unread in stream NOTIFY; "},
+		"denied":   {strings.Replace(block, info, "", 1), "; the number of unread events is unknown: nats: permissions violation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,18 +118,28 @@ func TestSecurityNATSWhy(t *testing.T) {
 			})
 			kit.Check(t, err)
 			publishThree(t, js)
-			env := map[string]string{"NATS_URL": as(test.user), "REDIS_URL": redistest.Start(t).URL()}
-			if test.user == "all" {
-				down := with(env, map[string]string{"REDIS_URL": "redis://127.0.0.1:1"})
-				out, _ := runToEnd(t, down, exitDone, "why", "e-1")
-				if !strings.HasPrefix(out, test.out) || !strings.Contains(out, "\n  because   Redis is unavailable\n") {
-					t.Errorf("without Redis: %q", out)
-				}
-			}
-			out, errOut := runToEnd(t, env, exitDone, "why", "e-1")
-			if !strings.HasPrefix(out, test.out) || !strings.Contains(errOut, test.errOut) || (errOut == "") != (test.errOut == "") {
-				t.Errorf("%q %q, expected %q %q", out, errOut, test.out, test.errOut)
+			env := map[string]string{"NATS_URL": as("operator"), "REDIS_URL": redistest.Start(t).URL()}
+			_, errOut := runToEnd(t, env, exitFailed, "why", "e-1")
+			if !strings.Contains(errOut, test.want) || strings.Contains(errOut, secret) {
+				t.Errorf("%q, expected %q", errOut, test.want)
 			}
 		})
+	}
+}
+
+// TestSentEventsOfRedis are added unless they are recorded.
+func TestSentEventsOfRedis(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	records := []outcome.Record{{Time: at, Category: "a", Source: "ci", Outcome: outcome.Sent}}
+	traces := []ratelimit.Trace{
+		{Category: "a", Sent: at},
+		{Category: "a", Source: "ci", Sent: at},
+		{Category: "a", Source: "other", Sent: at.Add(-time.Minute)},
+		{Category: "b", InFlight: true, Admitted: at},
+	}
+	got := addSent(records, traces, "e")
+	if len(got) != 2 || got[0].Source != "other" || got[0].EventID != "e" || got[1].Source != "ci" {
+		t.Errorf("%+v", got)
 	}
 }

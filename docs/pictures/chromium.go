@@ -27,7 +27,7 @@ func photograph(ctx context.Context, url string) error {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path))
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium has none for root
+		options = append(options, chromedp.NoSandbox) // root needs it
 	}
 	ctx, closeAll := chromedp.NewExecAllocator(ctx, options...)
 	defer closeAll()
@@ -70,13 +70,13 @@ func take(ctx context.Context, url, scheme string, width, height int64, scale fl
 		return err
 	})
 	size := chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale))
-	if err := chromedp.Do(ctx, prefer, size, chromedp.Navigate(url+"?open=category-section")); err != nil {
+	if err := chromedp.Do(ctx, prefer, size, chromedp.Navigate(url+"/?n=12")); err != nil {
 		return nil, err
 	}
 	if _, err := chromedp.Run(
 		ctx,
 		chromedp.Poll[bool](
-			`document.querySelectorAll("#categories tbody tr").length > 0`,
+			`document.querySelectorAll("#events tbody tr").length > 0`,
 			chromedp.WithPollingTimeout(20*time.Second),
 		),
 	); err != nil {

@@ -1,5 +1,5 @@
 // Command pictures takes the pictures of the README: of the status page, after an hour of events that really
-// went through three workers, and of what the demo prints. Only the clock of Redis is not real: it is moved
+// went through three workers, and of the output of the demo. Only the clock of Redis is not real: it is moved
 // through that hour in about a minute. It needs a Chromium. Run it with make pictures.
 package main
 

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,7 +29,8 @@ type stack struct {
 	redis   *miniredis.Miniredis
 	slack   *devstack.Slack
 	workers []*exec.Cmd
-	pages   []string // where the workers' pages are
+	pages   []string     // URLs of the workers' pages
+	settled atomic.Int64 // events, by the workers' logs
 }
 
 func startStack(ctx context.Context, binary string) (s *stack, err error) {
@@ -59,7 +60,7 @@ func startStack(ctx context.Context, binary string) (s *stack, err error) {
 	return s, nil
 }
 
-// startWorker starts a worker and gives where its page is.
+// startWorker starts a worker and returns the URL of its page.
 func (s *stack) startWorker(ctx context.Context, binary string) (page string, err error) {
 	worker := exec.CommandContext(ctx, binary, "serve")
 	worker.Env = []string{
@@ -79,21 +80,31 @@ func (s *stack) startWorker(ctx context.Context, binary string) (page string, er
 		return "", err
 	}
 	s.workers = append(s.workers, worker)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		var line struct{ Msg, Addr string }
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "admin server listens" {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // else the worker waits for a reader; ends with the worker
-			return "http://" + line.Addr, nil
+	lines, listens := bufio.NewScanner(out), make(chan string, 1)
+	go func() {
+		defer close(listens)
+		for lines.Scan() {
+			var line struct{ Msg, Addr, Outcome string }
+			_ = json.Unmarshal(lines.Bytes(), &line) // other lines lack these fields
+			if line.Msg == "admin server listens" {
+				listens <- "http://" + line.Addr
+			}
+			if line.Outcome != "" {
+				s.settled.Add(1)
+			}
 		}
+	}()
+	page, found := <-listens
+	if !found {
+		return "", errors.New("a worker exited before it listened")
 	}
-	return "", errors.New("a worker has ended before it listened")
+	return page, nil
 }
 
 func (s *stack) close() {
 	for _, worker := range s.workers {
 		_ = worker.Process.Signal(syscall.SIGTERM)
-		_ = worker.Wait() // it was asked to end
+		_ = worker.Wait() // SIGTERM ends it
 	}
 	s.redis.Close()
 	if s.slack != nil {
@@ -104,8 +115,7 @@ func (s *stack) close() {
 	}
 }
 
-// hour publishes what services of a team might in an hour: something now and then, and errors that come in
-// storms.
+// hour publishes an hour of events as a team's services might: a few now and then, and storms of errors.
 func (s *stack) hour(ctx context.Context) error {
 	connection, err := nats.Connect(s.nats.URL())
 	if err != nil {
@@ -158,7 +168,7 @@ func (s *stack) hour(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.settled(ctx, published); err != nil {
+		if err := s.until(ctx, func(status) bool { return s.settled.Load() == int64(published) }); err != nil {
 			return err
 		}
 	}
@@ -179,7 +189,7 @@ func (s *stack) moveClock(ctx context.Context, to time.Time) error {
 	return s.until(ctx, func(now status) bool {
 		seen := 0
 		for _, replica := range now.Replicas {
-			if replica.Ready && !replica.Seen.Before(to.Truncate(time.Microsecond)) {
+			if replica.State == "ready" && !replica.Seen.Before(to.Truncate(time.Microsecond)) {
 				seen++
 			}
 		}
@@ -187,24 +197,12 @@ func (s *stack) moveClock(ctx context.Context, to time.Time) error {
 	})
 }
 
-// settled waits until so many events are counted.
-func (s *stack) settled(ctx context.Context, want int) error {
-	return s.until(ctx, func(now status) bool {
-		n := 0
-		for _, outcome := range now.Outcomes {
-			n += outcome.N
-		}
-		return n == want
-	})
-}
-
-// status is what is needed of /api/status.
+// status is the part of /api/status that the program needs.
 type status struct {
 	Replicas []struct {
-		Ready bool
+		State string
 		Seen  time.Time
 	}
-	Outcomes []struct{ N int } `json:"outcomes_last_hour"`
 }
 
 func (s *stack) until(ctx context.Context, so func(status) bool) error {

@@ -1,77 +1,90 @@
-// Package admin is the worker's HTTP server for health checks, load balancers, Prometheus and people:
-// /healthz, /readyz, /metrics, /api/status, /api/events and the status page.
+// Package admin serves a worker's health, metrics, status and page over HTTP.
 //
-// Anyone on the network may be its client, so it bounds what one of them can take: time, connections, and
-// reads of the status (guard.go, connections.go, status.go).
+// Probes and load balancers poll /healthz and /readyz. Prometheus scrapes /metrics, scripts read /api/status
+// and /api/events, and operators open /, which shows the same status and refreshes itself.
 //
-// The package knows HTTP. It gets its data from the functions in Probes and does not know where that data
-// comes from.
+// Any client on the network may reach the server, so each can cost only a bounded amount. Timeouts, a header
+// limit and a connection limit bound the resources that clients hold. All clients together cause one read of the
+// status and one of the newest events in two seconds, a hundred readiness checks a second, and four concurrent
+// reads of filtered events. The server
+// only reads, never redirects, and allows no other site to embed or fetch its responses. Everything but the
+// probes requires the token, if one is set.
+//
+// The package knows HTTP and HTML. The functions in Probes provide the data.
 package admin
 
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
-	"notifier/internal/status/snapshot"
-	"notifier/internal/term"
+	"notifier/internal/cached"
+	"notifier/internal/outcome"
+	"notifier/internal/snapshot"
+	"notifier/internal/status"
 )
 
-// How long a client can keep a connection: without completing a header, without completing a request, without
-// reading the answer, and without a further request. The last is longer than Prometheus' default between two
-// scrapes.
+// Bounds of one connection. The idle timeout exceeds Prometheus' default scrape interval of a minute.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 20 * time.Second
 	idleTimeout       = 75 * time.Second
+	maxHeaderBytes    = 32 << 10 // cookies of every other service on localhost included; net/http adds 4 KiB
+	maxConnections    = 256
 )
 
-// maxHeaderBytes bounds a request's header; net/http adds 4 KiB to it. The cookies of everything else that a
-// person opens on localhost are in it.
-const maxHeaderBytes = 32 << 10
+// Bounds of the reads that requests cause.
+const (
+	maxAge        = 2 * time.Second // requests within this time share one State, and the newest events
+	stateTimeout  = 3 * time.Second
+	readyPause    = 10 * time.Millisecond // between two readiness checks, which are never cached
+	readyTimeout  = 2 * time.Second
+	eventsTimeout = 5 * time.Second
+	maxFiltered   = 4 // concurrent reads
+)
 
-// Config is where the server listens and whom it answers.
+// Config configures a Server.
 type Config struct {
-	Addr  string   // host:port
-	Hosts []string // further names in Host headers that are answered, in the form of ADMIN_HOSTS
-	Token string   // what all but /healthz and /readyz ask for; empty: nothing
+	Addr  string // host:port
+	Token string // required by all paths but /healthz and /readyz. Empty if none is required
 }
 
-// Probes are the functions from which the server gets its data.
+// Probes provide the data. All are required, and all but Ready and State are called concurrently.
 type Probes struct {
-	Live func() error // nil while the worker makes progress; depends on no other service
-	// why it cannot send events now; empty: it can. Called by one goroutine at a time
-	Ready func(ctx context.Context) []string
-	// what it waits for, one line each, for people; nil: /readyz has no such lines
-	Waits func() []string
-
-	Metrics http.Handler // handles /metrics; nil: /metrics does not exist
-
-	// Status returns what /api/status encodes as JSON, and Page makes the page at / of; nil: neither exists. An
-	// error is the reason why the status is unknown; what is known all the same comes with it, an object whose
-	// field "error" is the reason, or nil: nothing. It is called at most once in two seconds, after an error
-	// once in one, and by one goroutine at a time.
-	Status func(ctx context.Context) (any, error)
-
-	// Events returns what /api/events encodes as JSON; nil: it does not exist. An error is the reason why
-	// nothing is known. Any number of clients call it at the same time: it waits no longer than the caller's
-	// context, and ctx ends with the server. The page takes a Text and a Table from it, which is drawn as those
-	// of a page.
-	Events func(caller, ctx context.Context, query EventsQuery) (any, error)
-
-	// Page returns what page.html draws of what Status has returned, and of each section that can be opened, by
-	// id.
-	Page func(status any) (page any, sections map[string]any)
+	Live     func() error // nil while the worker makes progress; independent of other services
+	Ready    func(ctx context.Context) []string
+	Snapshot func() snapshot.Snapshot
+	Metrics  http.Handler
+	State    func(ctx context.Context) status.State
+	Events   func(ctx context.Context, query EventsQuery) (Events, error)
 }
 
-// Server serves /healthz and /readyz (200 and "ok", or 503 and the reasons, one line each; /readyz also has
-// what the worker waits for, and without the token just "ok" or "not ready"), /metrics, /api/status, and /
-// with a live page of the same status for people.
+// EventsQuery selects recorded outcomes.
+type EventsQuery struct {
+	Category string // empty for all
+	Outcome  string // sent, dropped or dead. Empty for all
+	N        int    // the newest N, 1 to 200
+}
+
+// Events is the JSON of /api/events.
+type Events struct {
+	Time   time.Time        `json:"time"`
+	Events []outcome.Record `json:"events"`         // newest last; read only
+	Note   string           `json:"note,omitempty"` // why there are no events, or why some are missing
+}
+
+// OlderOmitted is the note if there are older events.
+const OlderOmitted = "older events are not shown"
+
+// Server is a running admin server.
 type Server struct {
 	http     *http.Server
 	stop     context.CancelFunc
@@ -79,7 +92,7 @@ type Server struct {
 	done     chan error
 }
 
-// Start listens on config.Addr and serves until Shutdown. The error is that of listening.
+// Start listens on config.Addr and serves until Shutdown. It returns an error if it cannot listen.
 func Start(config Config, probes Probes) (*Server, error) {
 	listener, err := net.Listen("tcp", config.Addr)
 	if err != nil {
@@ -87,110 +100,14 @@ func Start(config Config, probes Probes) (*Server, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{http: newServer(ctx, config, probes), stop: stop, listener: listener, done: make(chan error, 1)}
-	go func() { s.done <- s.http.Serve(listener) }()
+	go func() { s.done <- s.http.Serve(limit(listener, maxConnections)) }()
 	return s, nil
 }
 
-// newServer makes the server. ctx ends queries of the status and of readiness.
-func newServer(ctx context.Context, config Config, probes Probes) *http.Server {
-	g := &guard{names: newNames(config.Addr, config.Hosts)}
-	if config.Token != "" {
-		hash := sha256.Sum256([]byte(config.Token))
-		g.token = &hash
-	}
-	g.paths = map[string]http.Handler{
-		"/healthz": healthz(probes),
-		"/readyz":  readyz(ctx, probes, g),
-	}
-	if probes.Metrics != nil {
-		g.paths["/metrics"] = probes.Metrics
-	}
-	if probes.Status != nil {
-		status := newStatusHandler(ctx, probes)
-		g.paths["/api/status"], g.paths["/"] = status, status.servePage(probes.Events)
-	}
-	if probes.Events != nil {
-		g.paths["/api/events"] = eventsHandler(ctx, probes.Events)
-	}
-	c := newConnections()
-	return &http.Server{
-		Handler:                      g,
-		DisableGeneralOptionsHandler: true, // the guard answers OPTIONS *, too
-		ReadHeaderTimeout:            readHeaderTimeout,
-		ReadTimeout:                  readTimeout,
-		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  idleTimeout,
-		MaxHeaderBytes:               maxHeaderBytes,
-		ConnContext:                  c.accepted,
-		ConnState:                    c.changed,
-	}
-}
-
-func healthz(probes Probes) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := probes.Live(); err != nil {
-			answer(w, []string{err.Error()})
-			return
-		}
-		answer(w, nil)
-	})
-}
-
-// Readiness is asked for when a client asks, and never what was true before. Who asks at the same time shares
-// the answer, because each costs Redis a command, and anybody may ask.
-const (
-	readyPause   = 10 * time.Millisecond // between two that are asked for
-	readyTimeout = 2 * time.Second       // for one; the worker itself takes a second at most
-)
-
-// readyz gives the reasons only to those who know the server's name, and the token if there is one: they can
-// contain the names of other servers. ctx ends when the server stops; it is not a client's, because one
-// answer serves all waiting clients.
-func readyz(ctx context.Context, probes Probes, g *guard) http.Handler {
-	ready := snapshot.NewShared(
-		readyPause,
-		readyTimeout,
-		func(ctx context.Context) ([]string, error) { return probes.Ready(ctx), nil },
-	)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reasons, _, err := ready.GetFor(r.Context(), ctx)
-		if err != nil {
-			return // the client has disconnected
-		}
-		if !g.names.has(r.Host) || !g.authorized(r) {
-			if len(reasons) > 0 {
-				reasons = []string{"not ready"}
-			}
-			answer(w, reasons)
-			return
-		}
-		answer(w, reasons)
-		if probes.Waits != nil {
-			for _, line := range probes.Waits() {
-				_, _ = fmt.Fprintln(w, term.Printable(line))
-			}
-		}
-	})
-}
-
-// answer responds with ok, or with the reasons, a line each. They can contain what other servers answer.
-func answer(w http.ResponseWriter, reasons []string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if len(reasons) == 0 {
-		_, _ = fmt.Fprintln(w, "ok") // an error means that the client has disconnected
-		return
-	}
-	w.WriteHeader(http.StatusServiceUnavailable)
-	for _, reason := range reasons {
-		_, _ = fmt.Fprintln(w, term.Printable(reason))
-	}
-}
-
-// Addr returns the host:port that the server listens on.
+// Addr returns the host:port on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Shutdown stops listening and waits for requests in progress, until ctx ends. Queries of the status and of
-// readiness are cancelled.
+// Shutdown stops listening, cancels reads, and waits for open requests until ctx is done.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	err := s.http.Shutdown(ctx)
@@ -198,4 +115,139 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = served
 	}
 	return err
+}
+
+func newServer(ctx context.Context, config Config, probes Probes) *http.Server {
+	h := &handlers{
+		ctx:    ctx,
+		probes: probes,
+		token:  sha256.Sum256([]byte(config.Token)),
+		open:   config.Token == "",
+		ready: cached.NewShared(readyPause, readyTimeout, func(ctx context.Context) ([]string, error) {
+			return probes.Ready(ctx), nil
+		}),
+		state: cached.New(maxAge, stateTimeout, func(ctx context.Context) (status.State, error) {
+			return probes.State(ctx), nil
+		}),
+		newest: cached.New(maxAge, eventsTimeout, func(ctx context.Context) (Events, error) {
+			return probes.Events(ctx, EventsQuery{N: maxEvents})
+		}),
+		filtered: make(chan struct{}, maxFiltered),
+	}
+	h.paths = map[string]http.HandlerFunc{
+		"/healthz":    h.healthz,
+		"/readyz":     h.readyz,
+		"/metrics":    probes.Metrics.ServeHTTP,
+		"/api/status": h.status,
+		"/api/events": h.events,
+		"/":           h.page,
+	}
+	return &http.Server{
+		Handler:                      h,
+		DisableGeneralOptionsHandler: true, // else OPTIONS * bypasses ServeHTTP
+		ReadHeaderTimeout:            readHeaderTimeout,
+		ReadTimeout:                  readTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+	}
+}
+
+type handlers struct {
+	ctx      context.Context // of reads that several requests share; ends with the server
+	probes   Probes
+	paths    map[string]http.HandlerFunc
+	token    [sha256.Size]byte
+	open     bool // no token is required
+	ready    *cached.Value[[]string]
+	state    *cached.Value[status.State]
+	newest   *cached.Value[Events] // without a filter
+	filtered chan struct{}         // a semaphore
+}
+
+// ServeHTTP sets the security headers, checks method and token, and dispatches. http.ServeMux is unsuitable
+// because it redirects paths such as //healthz.
+func (h *handlers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "expected GET or HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+	if !probe && !h.authorized(r) {
+		header.Add("WWW-Authenticate", `Bearer realm="notifier"`)
+		header.Add("WWW-Authenticate", `Basic realm="notifier", charset="UTF-8"`) // makes browsers prompt
+		http.Error(w, "expected ADMIN_TOKEN as bearer token, or as password of any user", http.StatusUnauthorized)
+		return
+	}
+	handle, found := h.paths[r.URL.Path]
+	if !found {
+		http.NotFound(w, r)
+		return
+	}
+	handle(w, r)
+}
+
+// authorized compares the bearer token or the Basic password with the token. Hashes of equal length keep the
+// comparison time constant.
+func (h *handlers) authorized(r *http.Request) bool {
+	if h.open {
+		return true
+	}
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch strings.ToLower(scheme) {
+	case "bearer":
+	case "basic":
+		_, given, _ = r.BasicAuth()
+	default:
+		return false
+	}
+	hash := sha256.Sum256([]byte(given))
+	return subtle.ConstantTimeCompare(hash[:], h.token[:]) == 1
+}
+
+// limit returns a listener that closes a new connection at once while count others are open. netutil's
+// LimitListener would leave it waiting, and cost a module.
+func limit(listener net.Listener, count int) net.Listener {
+	return &limited{Listener: listener, slots: make(chan struct{}, count)}
+}
+
+type limited struct {
+	net.Listener
+	slots chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		connection, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.slots <- struct{}{}:
+			return &counted{Conn: connection, release: sync.OnceFunc(func() { <-l.slots })}, nil
+		default:
+			_ = connection.Close() // the client sees the failure
+		}
+	}
+}
+
+type counted struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.release()
+	return c.Conn.Close()
 }

@@ -2,24 +2,23 @@ package admin
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/hex"
-	"errors"
 	"html/template"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
-	"sync"
 	"unicode"
+
+	"notifier/internal/outcome"
+	"notifier/internal/outcome/recent"
+	"notifier/internal/status"
 )
 
-// The page is one document that the server draws, and its script only asks for the newest one and shows it.
-// So no browser ever has the markup of one version and the script of another: behind a load balancer each
-// request may go to another replica.
+// The page is one document with its style and script inside, so a browser never combines files of two
+// versions, even if a load balancer sends each request to another replica. The script fetches the document
+// again and applies the differences.
 var (
 	//go:embed page.html
 	pageHTML string
@@ -28,125 +27,100 @@ var (
 	//go:embed page.js
 	pageJS string
 
-	pageVersion = hex.EncodeToString(sum(pageHTML + pageCSS + pageJS))[:16]
-	pageParts   = template.Must(template.New("page").Funcs(template.FuncMap{
+	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		"style":   func() template.CSS { return template.CSS(pageCSS) },
 		"script":  func() template.JS { return template.JS(pageJS) },
-		"version": func() string { return pageVersion },
+		"version": func() string { return hash(pageHTML + pageCSS + pageJS) },
+		"short":   short,
+		"percent": func(share float64) float64 { return 100 * min(max(share, 0), 1) },
 	}).Parse(pageHTML))
 
-	// pagePolicy allows the document its own script and style, by their hashes, requests to this server, and
-	// nothing else.
-	pagePolicy = "default-src 'none'; script-src " + source(pageJS) + "; style-src " + source(pageCSS) +
-		"; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	pagePolicy = strings.Join([]string{
+		"default-src 'none'",
+		"script-src 'sha256-" + hash(pageJS) + "'",
+		"style-src 'sha256-" + hash(pageCSS) + "'",
+		"connect-src 'self'",
+		"img-src data:",
+		"form-action 'self'",
+		"base-uri 'none'",
+		"frame-ancestors 'none'",
+	}, "; ")
 )
 
-func sum(text string) []byte {
-	hash := sha256.Sum256([]byte(text))
-	return hash[:]
+// maxText bounds a text in the page, in characters.
+const maxText = 500
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func source(text string) string {
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum(text)) + "'"
+// view is the data of the template.
+type view struct {
+	State    status.State
+	Sections []status.Section
+	Query    EventsQuery
+	Outcomes []string
+	Events   status.Section
 }
 
-// mostOpen bounds how many sections an address opens, of which there are fewer.
-const mostOpen = 20
-
-var errNoEvents = errors.New("this worker does not serve recent events")
-
-// draw executes a template of the page. What nobody sees in a foreign text, or what changes how the rest is
-// shown, becomes U+FFFD.
-func draw(name string, data any) (string, error) {
+func (h *handlers) page(w http.ResponseWriter, r *http.Request) {
+	now, found := h.readState(w, r)
+	if !found {
+		return
+	}
+	v := view{State: now, Sections: now.Sections(), Outcomes: outcome.Outcomes()}
+	var events Events
+	var err error
+	if v.Query, err = parseEvents(r.URL.RawQuery); err == nil {
+		events, err = h.readEvents(r.Context(), v.Query)
+	}
+	v.Events = eventsSection(events, err)
 	var page bytes.Buffer
-	err := pageParts.ExecuteTemplate(&page, name, data)
+	if err := pageTemplate.Execute(&page, v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	_, _ = w.Write([]byte(visible(page.String()))) // an error means that the client has disconnected
+}
+
+func eventsSection(events Events, err error) status.Section {
+	section := status.Section{ID: "events", Title: "Recent events, newest last", Note: events.Note}
+	columns := recent.Columns[:len(recent.Columns)-1] // SOURCE is the last, and rarely known
+	for _, name := range columns {
+		section.Columns = append(section.Columns, status.Column{Name: name})
+	}
+	if err != nil {
+		section.Note = "Unknown: " + err.Error()
+	}
+	levels := map[string]status.Level{outcome.Dropped: status.Warn, outcome.Dead: status.Fail}
+	for _, record := range events.Events {
+		row := status.Row{Level: cmp.Or(levels[record.Outcome], status.OK)}
+		for _, text := range recent.Row(record)[:len(columns)] {
+			row.Cells = append(row.Cells, status.Cell{Text: text})
+		}
+		section.Rows = append(section.Rows, row)
+	}
+	return section
+}
+
+// short cuts a text to maxText characters.
+func short(text string) string {
+	runes := []rune(text)
+	if len(runes) <= maxText {
+		return text
+	}
+	return string(runes[:maxText-1]) + "…"
+}
+
+// visible replaces characters that a reader cannot see or that reorder others.
+func visible(page string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsPrint(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, page.String()), err
-}
-
-// drawing is the page of one answer. Each part of it is drawn once, when somebody looks at it: there are many
-// rows, and most people open few sections.
-type drawing struct {
-	page     func() (string, error)
-	sections map[string]func() (string, error) // by id
-}
-
-func newDrawing(page any, sections map[string]any) *drawing {
-	once := func(name string, data any) func() (string, error) {
-		return sync.OnceValues(func() (string, error) { return draw(name, data) })
-	}
-	d := &drawing{page: once("page", page), sections: map[string]func() (string, error){}}
-	for id, section := range sections {
-		d.sections[id] = once("section", section)
-	}
-	return d
-}
-
-// withSections is the page with those sections that are open. No text can be taken for the place of one,
-// because "<" is escaped.
-func (d *drawing) withSections(open []string, events func() (string, error)) (string, error) {
-	page, err := d.page()
-	for _, id := range open {
-		section := d.sections[id]
-		if id == "event-section" {
-			section = events
-		}
-		if section == nil || err != nil {
-			continue
-		}
-		var body string
-		body, err = section()
-		page = strings.Replace(page, `<slot name="`+id+`"></slot>`, body, 1)
-	}
-	return page, err
-}
-
-// servePage answers with the page, and with 200 also where the status is not known, which the page says.
-func (s *statusHandler) servePage(events eventsFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		answer, _, err := s.answer.GetFor(r.Context(), s.ctx)
-		if answer.drawing == nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		query := r.URL.Query()
-		open := strings.Split(strings.Join(query["open"], ","), ",")
-		page, err := answer.drawing().withSections(open[:min(len(open), mostOpen)], func() (string, error) {
-			return s.recentEvents(r.Context(), query, events)
-		})
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", pagePolicy)
-		_, _ = w.Write([]byte(page)) // an error means that the client has disconnected
-	}
-}
-
-// recentEvents draws the section of recent events. What the filter of the address has that does not exist
-// selects everything.
-func (s *statusHandler) recentEvents(
-	ctx context.Context,
-	query url.Values,
-	events eventsFunc,
-) (string, error) {
-	shown := struct {
-		EventsQuery
-		Outcomes []string
-		Found    any
-		Error    error
-	}{EventsQuery: EventsQuery{N: defaultEvents}, Outcomes: eventOutcomes}
-	shown.Category = strings.TrimSpace(query.Get("category"))
-	if slices.Contains(eventOutcomes, query.Get("outcome")) {
-		shown.Outcome = query.Get("outcome")
-	}
-	if shown.Error = errNoEvents; events != nil {
-		shown.Found, shown.Error = events(ctx, s.ctx, shown.EventsQuery)
-	}
-	return draw("events", shown)
+	}, page)
 }

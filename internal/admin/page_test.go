@@ -1,133 +1,137 @@
-package admin_test
+package admin
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"net/http"
-	"slices"
+	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"notifier/internal/admin"
-	"notifier/internal/ratelimit"
+	"notifier/internal/outcome"
 	"notifier/internal/status"
-	"notifier/internal/status/stats"
 )
 
-// foreign is what a publisher can have written, in each way in which the page could take it for its own.
-const (
-	foreign      = "<img src=x onerror=alert(1)>\"'`{{.}}<slot name=\"slots\"></slot>\u2069\u2068\u202e\u0007\u2028x"
-	foreignShown = "&lt;img src=x onerror=alert(1)&gt;&#34;&#39;`{{.}}&lt;slot name=&#34;slots&#34;&gt;&lt;/slot&gt;\ufffd\ufffd\ufffd\ufffd\ufffdx"
-)
-
-// foreignStatus has foreign text wherever there can be some.
-func foreignStatus() status.Status {
-	at := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
-	scope := status.Scope{Category: foreign, Tiers: []status.Tier{{Limit: "10/30m", Used: 1, Max: 10}}, Minutes: []status.Minute{}, LastSent: &at}
-	group := status.Scope{Group: foreign, Tiers: scope.Tiers, Minutes: []status.Minute{}}
-	line := status.Attention{Kind: foreign, Level: foreign, Text: foreign}
-	return status.Status{
-		Time: at, Global: status.Scope{Tiers: scope.Tiers, Minutes: []status.Minute{}}, Categories: []status.Scope{scope}, Groups: []status.Scope{group},
-		Summary:  status.Summary{Kind: foreign, Level: foreign, Title: foreign, Text: foreign, Attention: []status.Attention{line}},
-		Slots:    []ratelimit.Slot{{ID: foreign, Category: foreign, At: at, Frees: at}},
-		Holders:  []status.Holder{{Category: foreign, Slots: 1}},
-		Outcomes: []status.Outcome{{Outcome: foreign, Reason: foreign, N: 1}},
-		Unposted: []status.Unposted{{Channel: foreign, Text: foreign}},
-		Replicas: []stats.Replica{{ID: foreign, Seen: at, Heartbeat: stats.Heartbeat{Version: foreign, Waits: []stats.Wait{{For: foreign}}}}},
-		Settings: status.Settings{OwnText: foreign, Warnings: []string{foreign}},
-		This:     &status.This{Replica: foreign, Host: foreign, Version: foreign, Time: at},
+func TestPageShowsTheState(t *testing.T) {
+	t.Parallel()
+	var asked EventsQuery
+	probes := fixture()
+	probes.Events = func(_ context.Context, query EventsQuery) (Events, error) {
+		asked = query
+		at := time.Date(2026, 11, 20, 9, 10, 38, 0, time.UTC)
+		return Events{Note: "Older events were not read.", Events: []outcome.Record{
+			{Time: at, EventID: "e-1", Category: "deploys", Outcome: outcome.Sent, Channel: "#alerts"},
+			{Time: at, EventID: "e-2", Category: "errors", Outcome: outcome.Dropped, Reason: outcome.Category, Limit: "10/30m"},
+		}}, nil
 	}
-}
-
-// pageOf is a worker whose page shows an answer.
-func pageOf(answer any, err error) admin.Probes {
-	probes := probesOf(func(context.Context) (any, error) { return answer, err })
-	probes.Page = func(answer any) (any, map[string]any) {
-		page := status.NewPage(answer, nil)
-		return page, page.ByID()
+	response := get(handlerOf(t, "", probes), "/?category=errors&outcome=dropped")
+	body := response.Body.String()
+	if response.Code != 200 || response.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%d %v", response.Code, response.Header())
 	}
-	return probes
-}
-
-const everything = "?open=slots,group-section,category-section,hour-section&open=channel-section,replica-section,settings-section"
-
-// TestThePageShowsForeignText as text, and without what changes how the rest is shown.
-func TestThePageShowsForeignText(t *testing.T) {
-	server, client := start(t, pageOf(foreignStatus(), nil))
-	_, body := ask(t, client, http.MethodGet, "http://"+server.Addr()+"/"+everything)
-	for _, unwanted := range []string{"<img", "ZgotmplZ", "\u202e", "\u2028"} {
-		if strings.Contains(body, unwanted) {
-			t.Errorf("%q is in the page", unwanted)
+	if want := (EventsQuery{"errors", "dropped", defaultEvents}); asked != want {
+		t.Errorf("the page read %+v, expected %+v", asked, want)
+	}
+	for _, want := range []string{
+		`<html lang="en"`, `<title>warn · notifier</title>`, `<h1 class="warn"><strong role="status">warn</strong>`,
+		"Sending. 23 of 100 global slots are used; errors is full for 29m58s.", `<time id="time">09:00:00Z</time>`,
+		`<rect width="23" height="1"/></svg><bdi>23/100</bdi>`, "noise.*", "worker-1", "6f1c (2), 91ab (1)",
+		`name="category" value="errors"`, "<option selected>dropped</option>", "2026-11-20T09:10:38Z", "Older events were not read.",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if n := strings.Count(body, foreignShown); n < 30 {
-		t.Errorf("the foreign text is %d times in the page, expected more: the sections are not shown", n)
+	if strings.Index(body, "e-1") > strings.Index(body, "e-2") {
+		t.Error("the newest event is not the last")
+	}
+	if n := len(regexp.MustCompile(`<table>\s*<caption id=`).FindAllString(body, -1)); n != 5 {
+		t.Errorf("%d tables with a caption, expected 5", n)
+	}
+	if strings.Contains(body, "<th>") || strings.Contains(body, "{{") {
+		t.Error("a head lacks its scope, or a template was not executed")
 	}
 }
 
-// TestThePageDrawsWhatIsOpen, and nothing else: there can be many rows.
-func TestThePageDrawsWhatIsOpen(t *testing.T) {
-	var asked []admin.EventsQuery
-	var drawn atomic.Int32
-	probes := pageOf(foreignStatus(), nil)
-	page := probes.Page
-	probes.Page = func(answer any) (any, map[string]any) { drawn.Add(1); return page(answer) }
-	probes.Events = func(_, _ context.Context, query admin.EventsQuery) (any, error) {
-		asked = append(asked, query)
-		return nil, errors.New("stream <gone>")
-	}
-	server, client := start(t, probes)
-	open := func(query string) (sections []string) {
-		_, body := ask(t, client, http.MethodGet, "http://"+server.Addr()+"/"+query)
-		for _, id := range []string{"timeline", "categories", "replicas", "events-note"} {
-			if strings.Contains(body, ` id="`+id+`"`) {
-				sections = append(sections, id)
+// Publishers and other servers choose much of the text.
+func TestPageShowsForeignText(t *testing.T) {
+	t.Parallel()
+	const hostile = "<img src=x onerror=alert(1)>\"'`{{.}}\u2069\u202e\u0007\u2028x"
+	const shown = "&lt;img src=x onerror=alert(1)&gt;&#34;&#39;`{{.}}\ufffd\ufffd\ufffd\ufffdx"
+	long := strings.Repeat("é", 10_000)
+	for _, text := range []string{hostile, long} {
+		probes := fixture()
+		probes.State = func(context.Context) status.State {
+			at := time.Now()
+			return status.State{
+				State: status.Fail, Summary: text,
+				Conditions: []status.Condition{{Type: text, State: status.Fail, Since: at, Message: text}},
+				Limits:     []status.Limit{{Scope: text, Limit: text, Used: 99, Max: 10}, {Used: -1, Max: 0}},
+				Replicas:   []status.Replica{{ID: text, State: text, Version: text, Settings: text}},
+				Overrides:  []status.Override{{Kind: text, Name: text, Limit: text, By: text, Reason: text}},
 			}
 		}
-		if strings.Contains(body, "<gone>") {
-			t.Errorf("%s: a text has become markup", query)
+		probes.Events = func(context.Context, EventsQuery) (Events, error) {
+			record := outcome.Record{EventID: text, Category: text, Outcome: text, Reason: text, Detail: text, Channel: text}
+			return Events{Note: text, Events: []outcome.Record{record}}, nil
 		}
-		return sections
-	}
-	for query, want := range map[string][]string{
-		"": nil, "?open=": nil, "?open=none,<b>": nil, "?open=slots": {"timeline"}, "?open=slots,replica-section": {"timeline", "replicas"},
-		"?open=category-section&open=slots": {"timeline", "categories"},
-	} {
-		if got := open(query); !slices.Equal(got, want) {
-			t.Errorf("%q opens %q, expected %q", query, got, want)
+		response := get(handlerOf(t, "", probes), "/")
+		body := response.Body.String()
+		for _, unwanted := range []string{"<img", "ZgotmplZ", "\u202e", "\u2028", long[:2*maxText]} {
+			if strings.Contains(body, unwanted) {
+				t.Errorf("%d: the page has %.40q", response.Code, unwanted)
+			}
 		}
-	}
-	if len(asked) > 0 {
-		t.Error("the events are asked for before anybody has opened them")
-	}
-	open("?open=event-section&category=%20errors%20&outcome=dead")
-	if got := open("?open=event-section&outcome=no"); !slices.Equal(got, []string{"events-note"}) {
-		t.Errorf("it opens %q", got)
-	}
-	if want := []admin.EventsQuery{{Category: "errors", Outcome: "dead", N: 100}, {N: 100}}; !slices.Equal(asked, want) {
-		t.Errorf("asked for %+v, expected %+v", asked, want)
-	}
-	if n := drawn.Load(); n > 2 {
-		t.Errorf("the page was made %d times, expected once in two seconds", n)
+		if text == hostile && strings.Count(strings.ReplaceAll(body, "?", "\ufffd"), shown) < 16 {
+			t.Errorf("the text is in the page %d times", strings.Count(body, shown))
+		}
+		if len(body) > 60_000 {
+			t.Errorf("the page has %d bytes", len(body))
+		}
 	}
 }
 
-// TestThePageSaysThatNothingIsKnown, and is no failed request: a browser would object.
-func TestThePageSaysThatNothingIsKnown(t *testing.T) {
-	err := errors.New("redis: unavailable")
-	unknown := status.Unknown{Time: time.Now(), Summary: status.Summary{Level: status.LevelBad, Text: "Nothing is sent."}, This: &status.This{Replica: "own"}}
-	server, client := start(t, pageOf(unknown, err))
-	response, body := ask(t, client, http.MethodGet, "http://"+server.Addr()+"/")
-	if response.StatusCode != http.StatusOK || !strings.Contains(body, "Nothing is sent.") || !strings.Contains(body, `<details id="this-section" open>`) {
-		t.Errorf("%d %s", response.StatusCode, body)
+// The policy allows exactly the script and the style in the document.
+func TestPagePolicy(t *testing.T) {
+	t.Parallel()
+	response := get(handlerOf(t, "", fixture()), "/")
+	body, policy := response.Body.String(), response.Header().Get("Content-Security-Policy")
+	for element, directive := range map[string]string{"script": "script-src", "style": "style-src"} {
+		found := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(body, -1)
+		if len(found) != 1 {
+			t.Fatalf("%d elements %s", len(found), element)
+		}
+		sum := sha256.Sum256([]byte(found[0][1]))
+		if want := directive + " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"; !strings.Contains(policy, want) {
+			t.Errorf("the policy %q lacks %s", policy, want)
+		}
 	}
-	if strings.Contains(body, `id="all"`) {
-		t.Error("it shows figures that nobody knows")
+	for _, want := range []string{"connect-src 'self'", "img-src data:", "form-action 'self'", "base-uri 'none'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("the policy lacks %s", want)
+		}
 	}
-	server, client = start(t, pageOf(nil, err))
-	if response, body := ask(t, client, http.MethodGet, "http://"+server.Addr()+"/"); response.StatusCode != http.StatusServiceUnavailable || body != "redis: unavailable\n" {
-		t.Errorf("%d %s", response.StatusCode, body)
+	if outside := regexp.MustCompile(`(src|href|action)="(https?:)?//|style=|onclick=|innerHTML`).FindString(body); outside != "" {
+		t.Errorf("the page has %s", outside)
+	}
+}
+
+// The rest of the page stays useful without events.
+func TestPageWithoutEvents(t *testing.T) {
+	t.Parallel()
+	probes := fixture()
+	probes.Events = func(context.Context, EventsQuery) (Events, error) { return Events{}, errors.New("stream <gone>") }
+	handler := handlerOf(t, "", probes)
+	for path, want := range map[string]string{
+		"/":               "Unknown: stream &lt;gone&gt;",
+		"/?outcome=eaten": "Unknown: outcome &#34;eaten&#34;: expected sent, dropped, dead",
+	} {
+		response := get(handler, path)
+		if body := response.Body.String(); response.Code != http.StatusOK || !strings.Contains(body, want) || !strings.Contains(body, "Sending.") {
+			t.Errorf("%s: %d, lacks %s", path, response.Code, want)
+		}
 	}
 }

@@ -1,14 +1,8 @@
-// Package app is what "notifier serve" does: it builds one worker from the settings and everything around it,
-// runs it until it is to stop, and takes it down in reverse.
+// Package app runs one worker for "notifier serve": it builds the parts from the settings, starts them in the
+// order of their needs, and stops them in reverse.
 //
-// It knows which part needs which other part, and the order of starting and stopping. It does not know how
-// any of them works, reads no environment (libraries read their own variables: OTEL_*, GOMEMLIMIT,
-// AUTOMEMLIMIT), and writes to nothing but the logger it is given.
-//
-// Reading order: app.go (wire, start, run, stop), store.go (what Redis is asked through), background.go (what
-// runs next to the worker), this.go and streams.go (what this replica knows by itself, and how full the
-// streams are), outcomes.go (what became of events, for those who ask later), nats.go (the connection),
-// memory.go (how much memory a worker may use), log.go (the logger).
+// The package wires and knows how no part works. It reads no environment, although libraries read their own
+// variables: OTEL_*, GOMEMLIMIT, AUTOMEMLIMIT. It writes only to its logger.
 package app
 
 import (
@@ -28,23 +22,23 @@ import (
 	"notifier/internal/settings"
 	"notifier/internal/slackout"
 	"notifier/internal/status/digest"
-	"notifier/internal/status/stats"
+	"notifier/internal/status/report"
 	"notifier/internal/steering"
 	"notifier/internal/telemetry"
 )
 
 const (
-	// adminShutdown is how long requests to the admin server may go on once the worker has stopped.
+	// adminShutdown bounds the end of requests to the admin server after the worker has stopped.
 	adminShutdown = time.Second
-	// flushTimeout is how long a stopped worker waits until its last acknowledgements have left.
+	// flushTimeout bounds the wait of a stopped worker until its last acknowledgements have left.
 	flushTimeout = settings.NATSTimeout
 )
 
 // Run runs one worker until ctx ends, and then drains it for at most ShutdownTimeout. Each settled event is
 // handed to observe, which may be nil. It takes over the Redis client of the settings and closes it.
 //
-// The error is nil after a clean end; else it names what could not be started, or why the worker could not go
-// on.
+// The error is nil after a clean end. Else it names the part that did not start, or the fault that ended the
+// worker.
 func Run(ctx context.Context, s settings.Settings, log *zap.Logger, observe func(result.Result)) error {
 	a := &app{settings: s, log: log, observe: observe, cleanups: cleanups{log: log}}
 	defer a.stop()
@@ -63,7 +57,7 @@ type app struct {
 	log      *zap.Logger
 	observe  func(result.Result)
 	cleanups cleanups
-	replica  string // its name
+	replica  *replica
 
 	store      Store
 	steering   *steering.Follower
@@ -71,19 +65,18 @@ type app struct {
 	connection *link
 	metrics    *telemetry.Metrics
 	tracing    *telemetry.Tracing
-	recorder   *stats.Recorder
+	reporter   *report.Reporter
 	outcomes   *outcomes
 	healer     *ratelimit.Healer // nil: the client has no guard
 	digest     *digest.Digest    // nil: none
 	worker     *consume.Worker
-	streams    *streamUse // nil: there are none
-	own        own
+	streams    *streamLookup
 }
 
 // wire builds all parts. Only two of them are active already: the connection to NATS, which reconnects by
 // itself, and the exporter of spans.
 func (a *app) wire(ctx context.Context) (err error) {
-	a.replica, a.own.started = replicaName(), time.Now().UTC()
+	a.replica = newReplica(a.settings.Snapshot())
 	a.cleanups.add("redis", func() {
 		_ = a.settings.Store.Redis.Close() // an error means that it is closed already
 	})
@@ -91,7 +84,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	a.cleanups.add("slack", a.poster.Close)
-	if a.store, err = OpenStore(a.settings.Store, a.settings.StatusConfig()); err != nil {
+	if a.store, err = OpenStore(a.settings.Store, a.settings.Deciding()); err != nil {
 		return err
 	}
 	if a.healer, err = a.newHealer(); err != nil {
@@ -103,7 +96,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 	a.cleanups.add("nats", a.connection.Close)
 	a.steering = steering.NewFollower(a.store.Steering, a.store.Limiter, a.log)
 	a.metrics = telemetry.New()
-	if a.recorder, err = a.newRecorder(); err != nil {
+	if a.reporter, err = a.newReporter(); err != nil {
 		return err
 	}
 	if a.outcomes, err = a.newOutcomes(); err != nil {
@@ -113,39 +106,40 @@ func (a *app) wire(ctx context.Context) (err error) {
 		return err
 	}
 	if a.tracing, err = telemetry.StartTracing(ctx, a.log); err != nil {
-		return fmt.Errorf("traces: %w", err)
+		a.log.Warn("no traces are exported", zap.Error(err))
 	}
 	a.cleanups.add("traces", a.tracing.Stop)
 	if a.worker, err = consume.New(a.workerSettings()); err != nil {
 		return err
 	}
-	if a.streams, err = newStreamUse(a.connection.Conn, a.settings.NATS.Stream); err != nil {
+	a.streams, err = newStreamLookup(a.connection.Conn, a.settings.NATS.Stream, a.settings.NATS.Consumer)
+	if err != nil {
 		return err
 	}
-	a.store.Status.This = a.this
-	a.metrics.AddGauges(a.worker, a.store.Limiter)
-	a.metrics.AddSteering(a.steering.Count)
-	a.metrics.AddDifferent(a.store.Status.Different)
-	a.metrics.AddOutcomesLeftOut(a.outcomes.recorder.LeftOut)
-	a.metrics.AddStreams(a.streams.list)
+	a.store.Status.This = a.snapshot
+	a.metrics.Register(telemetry.Sources{
+		Snapshot: a.snapshot, Limiter: a.store.Limiter, Different: a.store.Reports.Different,
+		LogErrors: func() uint64 { return logErrors(a.log) },
+	})
 	return nil
 }
 
-// workerSettings is how the worker is connected to everything else.
+// workerSettings connects the worker to the other parts.
 func (a *app) workerSettings() consume.Settings {
 	s := a.settings
 	return consume.Settings{
 		JetStream: consume.JetStream{
 			Connection: a.connection.Conn, Why: a.connection.why,
 			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: s.NATS.Pattern.String(),
-			DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes, Replicas: s.NATS.Replicas,
+			StreamBytes: s.NATS.StreamBytes, DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes,
+			Replicas: s.NATS.Replicas,
 		},
 		Rules: s.Events, MaxAge: s.MaxAge,
 		BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
 		DroppedSubject: s.Dropped, Group: a.limitedGroup,
-		Channels: s.Slack.Channels(), Pace: s.Store.Limits.Pace, LongestLater: s.Store.Limits.LongestWindow() / 2,
-		Limiter: a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Slack: a.metrics.TimePoster(a.poster),
+		Channels: s.Slack.Channels(),
+		Limiter:  a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Slack: a.metrics.TimePoster(a.poster),
 		Log: a.log, Events: EventLog(a.log), Observe: a.settled,
 	}
 }
@@ -172,13 +166,14 @@ func (a *app) settled(batch []*result.Result) {
 	sums := result.SumUp(batch)
 	a.metrics.Observe(sums)
 	for _, sum := range sums {
-		a.recorder.Observe(sum.Outcome, sum.Reason, sum.Category, sum.Source, len(sum.Results), now)
-		a.outcomes.settled(sum, now)
+		kind := sum.Kind
+		a.reporter.Observe(kind.Outcome, kind.Reason, kind.Category, kind.Source, len(sum.Results))
+		a.outcomes.settled(sum)
 	}
 	for _, s := range batch {
 		a.tracing.Observe(s)
 		if s.Outcome == outcome.Sent {
-			a.own.sent(now)
+			a.replica.sent(now)
 		}
 		if a.observe != nil {
 			a.observe(*s)
@@ -190,7 +185,7 @@ func (a *app) settled(batch []*result.Result) {
 func (a *app) start(ctx context.Context) error {
 	if a.settings.AdminAddr != "" {
 		s := a.settings
-		config := admin.Config{Addr: s.AdminAddr, Hosts: s.AdminHosts, Token: s.AdminToken}
+		config := admin.Config{Addr: s.AdminAddr, Token: s.AdminToken}
 		server, err := admin.Start(config, a.probes())
 		if err != nil {
 			return fmt.Errorf("ADMIN_ADDR: %w", err)
@@ -206,12 +201,15 @@ func (a *app) start(ctx context.Context) error {
 	return nil
 }
 
-// probes is what the admin server asks.
+// probes returns the data of the admin server.
 func (a *app) probes() admin.Probes {
 	return admin.Probes{
-		Live: a.worker.Live, Ready: a.worker.Ready,
-		Waits:   func() []string { return waitLines(work(a.worker)) },
-		Metrics: a.metrics.Handler(), Status: a.status, Page: a.page, Events: a.outcomes.list,
+		Live:     a.worker.Live,
+		Ready:    a.ready,
+		Snapshot: a.snapshot,
+		Metrics:  a.metrics.Handler(),
+		State:    a.store.Status.Read,
+		Events:   a.outcomes.list,
 	}
 }
 
@@ -228,7 +226,7 @@ func (a *app) run(ctx context.Context) error {
 	return err
 }
 
-// stop takes down what was built, in reverse. The worker has drained by then: the background jobs write the
+// stop takes down the parts in reverse. The worker has drained by then: the background jobs write the
 // last counts, then the admin server ends, which reported "not ready" all the while, then traces, NATS,
 // Slack, and Redis at last.
 func (a *app) stop() { a.cleanups.run() }

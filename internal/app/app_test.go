@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, kit.NATSServerEnds()...)
 }
 
-// servers starts what a worker needs, and returns its settings.
+// servers starts NATS, Redis and Slack, and returns settings of a worker for them.
 func servers(t *testing.T, change func(env *settings.Environment)) settings.Settings {
 	t.Helper()
 	nats, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
@@ -74,7 +74,7 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
-// TestFailedStart: what was started before a failure is taken down, and nothing else.
+// TestFailedStart: a failure takes down the parts that were started, and no others.
 func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// cleanups undo what was started. They run in reverse: the last one that was added runs first.
+// cleanups takes down parts in reverse order of their start.
 type cleanups struct {
 	log   *zap.Logger
 	steps []cleanup

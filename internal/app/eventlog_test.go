@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"sync/atomic"
 	"testing"
 
@@ -15,12 +16,12 @@ import (
 	"notifier/test/kit"
 )
 
-// LOG_LEVEL silences other lines, and never the record of what became of an event.
+// LOG_LEVEL never silences the lines of events.
 func TestEventLinesAreWrittenAtEveryLevel(t *testing.T) {
 	var natsURL string
 	s := servers(t, func(env *settings.Environment) { natsURL, env.LimitCategory = env.NATSURL, "1/1h" })
 	var out kit.Output
-	log, stopLog := NewLog(&out, zapcore.ErrorLevel, false)
+	log, stopLog := NewLog(&out, io.Discard, zapcore.ErrorLevel, false)
 	var settled atomic.Int32
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -37,7 +38,7 @@ func TestEventLinesAreWrittenAtEveryLevel(t *testing.T) {
 	kit.Check(t, <-ended)
 	log.Warn("a warning")
 	log.With(zap.Int("n", 1)).Error("an error")
-	stopLog()
+	kit.Check(t, stopLog())
 	var lines []string
 	for _, text := range out.Lines() {
 		var line struct{ Level, Msg string }

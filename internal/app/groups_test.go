@@ -24,7 +24,7 @@ func TestGroupsAndReservesOfAWorker(t *testing.T) {
 	s.Store.Limits = kit.Rules("8/1h:1m", "5/1h:1m", "")
 	s.Store.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("2/1h", "1/1h", "").Global}
 	s.Store.Limits.Reserve = map[string]int{"payments": 2}
-	store, err := OpenStore(s.Store, s.StatusConfig())
+	store, err := OpenStore(s.Store, s.Deciding())
 	kit.Check(t, err)
 	logs := runWorker(t, s)
 	js := kit.JetStream(t, natsURL)
@@ -48,21 +48,18 @@ func TestGroupsAndReservesOfAWorker(t *testing.T) {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 
-	var now status.Status
+	var now status.State
 	kit.Eventually(t, "all are counted", func() bool {
-		now, err = store.Status.Read(t.Context())
-		return err == nil && now.Global.Sent == 4 && now.Global.Dropped == 1
+		now = store.Status.Read(t.Context())
+		return len(now.Limits) > 1 && now.Limits[0].Sent1h == 4 && now.Limits[0].Dropped1h == 1
 	})
-	if g := now.Groups; len(g) != 1 || g[0].Group != "team-a" || g[0].Tiers[0].Used != 2 || g[0].Sent != 2 || g[0].Dropped != 1 {
-		t.Errorf("groups %+v", g)
-	}
-	if r := now.Reserves; len(r) != 1 || r[0].Category != "payments" || r[0].Slots != 2 || r[0].Used != 1 || !now.InBuckets {
-		t.Errorf("in buckets: %t, reserves %+v", now.InBuckets, r)
+	g := now.Limits[1]
+	if g.Scope != "group/team-a" || g.Limit != "2/1h" || g.Used != 2 || g.Sent1h != 2 || g.Dropped1h != 1 {
+		t.Errorf("group %+v", g)
 	}
 	metrics := scraped(t, logs)
 	for _, want := range []string{
 		`notifier_events_total{category="team-a.job1",outcome="dropped",reason="group"} 1`, `notifier_limit_used{category="team-a",scope="group"} 2`,
-		`notifier_limit_reserved{category="payments"} 2`, `notifier_limit_kept{category="payments"} 1`,
 	} {
 		if !strings.Contains(metrics, "\n"+want+"\n") {
 			t.Errorf("no %s on /metrics", want)
@@ -70,14 +67,14 @@ func TestGroupsAndReservesOfAWorker(t *testing.T) {
 	}
 }
 
-// scraped is what Prometheus would read of the worker with this log.
+// scraped returns the metrics of the worker with this log.
 func scraped(t *testing.T, logs *observer.ObservedLogs) string {
 	t.Helper()
 	_, body := get(t, logs, "/metrics")
 	return body
 }
 
-// get asks the admin server of the worker with this log.
+// get sends a request to the admin server of the worker with this log.
 func get(t *testing.T, logs *observer.ObservedLogs, path string) (status int, body string) {
 	t.Helper()
 	addr := logs.FilterMessage("admin server listens").All()[0].ContextMap()["addr"].(string)

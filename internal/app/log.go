@@ -16,22 +16,20 @@ import (
 	"notifier/internal/term"
 )
 
-// logBuffer holds the lines of a batch; they are flushed before the batch is acknowledged.
-const logBuffer = 256 << 10
-
 // logTime is the form of times in a line, in UTC.
 const logTime = "2006-01-02T15:04:05.000000Z"
 
-// logFlushEvery flushes lines that no batch flushes.
-const logFlushEvery = time.Second
-
-// NewLog makes the one logger: lines on out from this level on, never sampled; of console lines instead of
-// JSON. What go-redis logs, for the whole process, goes there too. The logger's Sync sends off every line so
-// far; stop does so for the last time.
+// NewLog makes the one logger of a process. It writes lines from this level on to out, as JSON or for a
+// console, never sampled, and also the lines of go-redis. The logger's Sync writes every line so far, or
+// returns why it cannot. stop does so for the last time. An outage of out is reported on complaints, once.
 //
-// What a line quotes from outside is safe there: characters that are not printable are escaped, and a string
-// has at most 4,096 bytes.
-func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, stop func()) {
+// Foreign text in a line is safe: characters that are not printable are escaped, and a string has at most
+// 4,096 bytes.
+func NewLog(
+	out, complaints io.Writer,
+	level zapcore.Level,
+	console bool,
+) (log *zap.Logger, stop func() error) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = encodeTime()
 	encoder := zapcore.NewJSONEncoder(encoding)
@@ -39,28 +37,35 @@ func NewLog(out io.Writer, level zapcore.Level, console bool) (log *zap.Logger, 
 		encoding.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder(encoding)
 	}
-	// unsynced hides out's own Sync: an fsync for each batch would cost milliseconds where the log is a file.
-	buffered := &zapcore.BufferedWriteSyncer{
-		WS: zapcore.AddSync(unsynced{out}), Size: logBuffer, FlushInterval: logFlushEvery,
-	}
-	// A core writes a line at a time, so the escaper is in front of the buffer.
-	core := zapcore.NewCore(encoder, escaped{term.Escaper(buffered), buffered}, level)
-	log = zap.New(&boundedCore{Core: core})
+	buffer := newLineBuffer(out, complaints)
+	others, events := sink{buffer, false}, sink{buffer, true}
+	log = zap.New(&boundedCore{
+		Core:   zapcore.NewCore(encoder, escaped{term.Escaper(others), buffer}, level),
+		events: zapcore.NewCore(encoder, escaped{term.Escaper(events), buffer}, zapcore.DebugLevel),
+		buffer: buffer,
+	})
 	redis.SetLogger(redisLog{log})
-	return log, func() { _ = buffered.Stop() } // nothing is left that could report a broken log
+	return log, buffer.close
 }
 
-// EventLog is the same log without a level: the line of a settled event is the record of what became of it,
-// so no level leaves it out. Of a logger that is not NewLog's the level stays.
+// EventLog returns the same log for the lines of settled events. Each line is the record of one event, so no
+// level suppresses it, and it is kept while the output fails. EventLog returns a logger that is not NewLog's
+// unchanged.
 func EventLog(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		if ours, is := core.(*boundedCore); is {
-			every := *ours
-			every.every = true
-			return &every
+		if ours, is := core.(*boundedCore); is && ours.events != nil {
+			return &boundedCore{Core: ours.events, buffer: ours.buffer}
 		}
 		return core
 	}))
+}
+
+// logErrors counts the failed writes of a log of NewLog.
+func logErrors(log *zap.Logger) uint64 {
+	if ours, is := log.Core().(*boundedCore); is {
+		return ours.buffer.errors.Load()
+	}
+	return 0
 }
 
 // encodeTime writes times in the form of logTime. The lines of a batch have one time, which is formatted
@@ -81,31 +86,31 @@ func encodeTime() zapcore.TimeEncoder {
 	}
 }
 
-type unsynced struct{ io.Writer }
-
-// escaped is a buffer behind an escaper.
+// escaped is the buffer behind an escaper. A core writes one line at a time, which an escaper requires.
 type escaped struct {
 	io.Writer
-	buffer zapcore.WriteSyncer
+	*lineBuffer
 }
 
-func (e escaped) Sync() error { return e.buffer.Sync() }
-
-// longestString bounds a string in a log line, in bytes. Errors can quote answers of any length.
+// longestString bounds a string in a log line, in bytes. Errors can quote responses of any length.
 const longestString = 4096
 
 // boundedCore cuts the strings that are too long for a log line.
 type boundedCore struct {
 	zapcore.Core
-	every bool // lines of any level, see EventLog
+	events zapcore.Core // writes the lines of events, see EventLog; nil if Core does
+	buffer *lineBuffer
 }
-
-// Enabled implements zapcore.Core.
-func (c *boundedCore) Enabled(level zapcore.Level) bool { return c.every || c.Core.Enabled(level) }
 
 // With implements zapcore.Core.
 func (c *boundedCore) With(fields []zap.Field) zapcore.Core {
-	return &boundedCore{Core: c.Core.With(bounded(fields)), every: c.every}
+	fields = bounded(fields)
+	with := *c
+	with.Core = c.Core.With(fields)
+	if c.events != nil {
+		with.events = c.events.With(fields)
+	}
+	return &with
 }
 
 // Check implements zapcore.Core: without it the line would go past Write.
@@ -150,11 +155,10 @@ func cut(text string) string {
 	return text[:end] + mark
 }
 
-// SilenceRedis discards what go-redis logs: commands that have no log get it as an error too.
+// SilenceRedis discards go-redis's log, for commands, which get the errors anyway.
 func SilenceRedis() { redis.SetLogger(redisLog{zap.NewNop()}) }
 
-// redisLog takes what go-redis logs about its connections, which would go to standard error in a form of its
-// own.
+// redisLog takes the log of go-redis, which would go to standard error in another format.
 type redisLog struct{ log *zap.Logger }
 
 func (l redisLog) Printf(_ context.Context, format string, arguments ...any) {

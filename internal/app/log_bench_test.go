@@ -11,8 +11,8 @@ import (
 
 // BenchmarkEventLine is a refused event's line beside others of its kind, which share fields.
 func BenchmarkEventLine(b *testing.B) {
-	log, stop := NewLog(io.Discard, zapcore.InfoLevel, false)
-	defer stop()
+	log, stop := NewLog(io.Discard, io.Discard, zapcore.InfoLevel, false)
+	defer func() { _ = stop() }()
 	at := standing{time.Now()} // as the lines of a batch have it
 	log = log.WithOptions(zap.WithClock(at)).With(zap.String("category", "errors"), zap.String("subject", "notify.errors"),
 		zap.String("outcome", "dropped"), zap.String("reason", "category"), zap.String("limit", "10/30m"),

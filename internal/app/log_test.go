@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"unicode"
@@ -14,17 +15,17 @@ import (
 	"notifier/test/kit"
 )
 
-// hostile has what a terminal obeys, what reorders a line, what begins one, and what is no UTF-8.
+// hostile has terminal commands, characters that reorder or begin a line, and invalid UTF-8.
 const hostile = "a\x1b[2J\x07\x7f\u009b31m\u202egpj\u2066x\u200f\u2028{\"level\":\"info\"}\n\u2029\ufeff\u200b\xff\U000e0001é"
 
-// logged is what one line looks like.
+// logged returns the log.
 func logged(t testing.TB, console bool, do func(*zap.Logger)) string {
 	t.Helper()
 	var out strings.Builder
-	log, stop := NewLog(&out, zapcore.InfoLevel, console)
+	log, stop := NewLog(&out, io.Discard, zapcore.InfoLevel, console)
 	do(log)
 	kit.Check(t, log.Sync())
-	stop()
+	kit.Check(t, stop())
 	return out.String()
 }
 

@@ -25,8 +25,8 @@ const (
 // holds much a multiple of this in memory.
 const headroomBytes = 12 << 20
 
-// headroom returns what has to be kept until the process ends, or nil where the memory limit of the runtime
-// is so low that it would count.
+// headroom returns memory to keep until the process ends, or nil if the memory limit of the runtime is so low
+// that it would count.
 func headroom() []byte {
 	if debug.SetMemoryLimit(-1) < 16*headroomBytes {
 		return nil
@@ -40,7 +40,7 @@ func limitMemory(container memlimit.Provider, log *zap.Logger) int64 {
 	limit, err := memlimit.Set(memlimit.WithProvider(container))
 	budget := inflightBudget(limit)
 	fields := []zap.Field{zap.Int64("in_flight_bytes", budget)}
-	if err != nil { // there are no cgroups, or AUTOMEMLIMIT is wrong: limit is what it was
+	if err != nil { // there are no cgroups, or AUTOMEMLIMIT is wrong; limit is unchanged
 		fields = append(fields, zap.NamedError("reason", err))
 	}
 	if limit < math.MaxInt64 {
@@ -50,7 +50,7 @@ func limitMemory(container memlimit.Provider, log *zap.Logger) int64 {
 	return budget
 }
 
-// inflightBudget is the share of a memory limit; math.MaxInt64: there is none.
+// inflightBudget returns the share of a memory limit. The limit math.MaxInt64 means no limit.
 func inflightBudget(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return feed.DefaultBudget

@@ -25,7 +25,7 @@ func TestTheBudgetIsAShareOfTheMemory(t *testing.T) {
 	}
 }
 
-// unlimited gives the test a runtime without a memory limit, and restores what was.
+// unlimited removes the memory limit of the runtime for a test.
 func unlimited(t *testing.T) {
 	t.Helper()
 	before := debug.SetMemoryLimit(math.MaxInt64)

@@ -14,8 +14,7 @@ import (
 	"notifier/internal/settings"
 )
 
-// The worker reconnects for ever, often enough to go on within two seconds of the server's return. Tests wait
-// less.
+// The worker reconnects for ever, within two seconds of the server's return. Tests wait less.
 var (
 	reconnectWait   = 500 * time.Millisecond
 	reconnectJitter = 500 * time.Millisecond
@@ -23,10 +22,10 @@ var (
 
 const pingInterval = 20 * time.Second
 
-// firstError is how long the reason of a connection that fails at the start may take to become known.
+// firstError bounds the wait for the reason of a failed first connection.
 const firstError = time.Second
 
-// link is the worker's connection to NATS, and why it is not there when it is not.
+// link is the worker's connection to NATS. It keeps the reason of the last failed attempt.
 type link struct {
 	*nats.Conn
 	settings settings.NATS
@@ -39,7 +38,7 @@ type link struct {
 	latest  error // of the attempts to connect
 	refused bool  // an authentication failure was logged since the last connection
 
-	denied atomic.Pointer[func(error) bool] // who takes what the server denies, and logs it; see setDenied
+	denied atomic.Pointer[func(error) bool] // takes the errors of denied requests; see setDenied
 }
 
 // connectWorker returns a connection that lasts until it is closed: a server that is unavailable or refuses
@@ -69,7 +68,7 @@ func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 		nats.ReconnectToServer(l.beforeReconnect),
 		nats.ErrorHandler(l.onError),
 	)
-	connection, err := nats.Connect(s.ReconnectURL(), options...)
+	connection, err := s.Connect(s.ReconnectURL(), options...)
 	if err != nil {
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
@@ -103,9 +102,9 @@ func (l *link) connected() {
 	}
 }
 
-// attemptFailed notes why an attempt to connect has failed.
+// attemptFailed notes the reason of a failed attempt to connect.
 func (l *link) attemptFailed(err error) {
-	if errors.Is(err, nats.ErrNoServers) { // nats.go's word for that, at the first attempt alone
+	if errors.Is(err, nats.ErrNoServers) { // only from the first attempt
 		err = errors.New("connection refused")
 	}
 	l.mu.Lock()
@@ -118,8 +117,7 @@ func (l *link) attemptFailed(err error) {
 	}
 }
 
-// onError logs what the server reports. A refusal comes with each attempt to connect; it is logged once and
-// is then the reason of the wait.
+// onError logs errors of the server. A refusal comes with each attempt to connect, so it is logged once.
 func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if isRefusal(err) {
 		l.mu.Lock()
@@ -136,8 +134,7 @@ func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	l.log.Warn("nats error", zap.Error(err))
 }
 
-// setDenied names who takes errors of the connection before they are logged. It returns true for those that
-// it has taken.
+// setDenied sets a function that may take errors of the connection, by returning true, before they are logged.
 func (l *link) setDenied(take func(error) bool) { l.denied.Store(&take) }
 
 // isRefusal reports whether the server refuses the user.
@@ -146,9 +143,9 @@ func isRefusal(err error) bool {
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// why is the latest reason for which there is no connection, with the files that could not be read again.
+// why returns the latest reason for having no connection, and names the files that could not be read again.
 func (l *link) why() error {
-	// nats.go keeps what fails after a server was reached, and forgets it when the next one is not reached.
+	// nats.go keeps the error of a server that was reached until another one is not reached.
 	reason := l.LastError()
 	l.mu.Lock()
 	if reason == nil || errors.Is(reason, nats.ErrConnectionClosed) {
@@ -157,7 +154,7 @@ func (l *link) why() error {
 	l.mu.Unlock()
 	text := "no server has answered"
 	if reason != nil {
-		text = strings.TrimPrefix(reason.Error(), "nats: ")
+		text = strings.TrimPrefix(settings.ExplainNATS(reason).Error(), "nats: ")
 	}
 	if isRefusal(reason) {
 		text = strings.ToLower(text)

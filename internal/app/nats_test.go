@@ -28,7 +28,7 @@ const (
 	newPassword = "hunter2new"
 )
 
-// natsWorker is a worker whose NATS_URL is in a file, and what it says.
+// natsWorker is a worker with NATS_URL in a file.
 type natsWorker struct {
 	*app
 	server *devstack.NATS
@@ -111,7 +111,7 @@ func (w *natsWorker) sends(t *testing.T, password string) {
 }
 
 // A password that is wrong at the start, or is changed later, is waited out: the file is read again for each
-// attempt. One that is broken or gone is named, and what was read before is used.
+// attempt. A broken or missing file is named, and the last URL is used.
 func TestPasswordFileIsReadAgain(t *testing.T) {
 	w := startNATSWorker(t, newPassword, oldPassword)
 	w.waitsFor(t, "authorization violation")

@@ -15,12 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"notifier/internal/consume/result"
-	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
-	"notifier/internal/steering"
 	"notifier/test/kit"
 )
 
@@ -62,14 +58,11 @@ func TestOutcomesOfAWorker(t *testing.T) {
 		})
 		kit.Eventually(t, "it is settled", func() bool { return logs.FilterFieldKey("outcome").Len() == i+1 })
 	}
-	var answer struct {
-		Stream string
-		Events []recent.Outcome
-	}
+	var answer struct{ Events []outcome.Record }
 	var body string
 	events := func(query string) (status int) {
 		status, body = get(t, logs, "/api/events"+query)
-		answer.Events = nil // else what is not in the answer stays as it was in the one before
+		answer.Events = nil // absent fields would keep their values
 		kit.Check(t, json.Unmarshal([]byte(body), &answer))
 		return status
 	}
@@ -78,16 +71,18 @@ func TestOutcomesOfAWorker(t *testing.T) {
 		t.Errorf("a payload is in it: %s", body)
 	}
 	for i, got := range answer.Events {
-		want := []recent.Outcome{
-			{EventID: "e-3", Outcome: outcome.Dead, Reason: outcome.Malformed, StreamSeq: 3, LetterSeq: 1},
-			{EventID: "e-2", Outcome: outcome.Dropped, Reason: outcome.Category, Limit: "1/1h", StreamSeq: 2},
+		want := []outcome.Record{
 			{EventID: "e-1", Outcome: outcome.Sent, Channel: "C0123", Attempts: 1, StreamSeq: 1},
+			{EventID: "e-2", Outcome: outcome.Dropped, Reason: outcome.Category, Limit: "1/1h", StreamSeq: 2},
+			{EventID: "e-3", Outcome: outcome.Dead, Reason: outcome.Malformed, StreamSeq: 3, LetterSeq: 1},
 		}[i]
-		want.Category, want.Subject, want.Seq = "errors", "notify.errors", uint64(3-i)
-		if got.Time.IsZero() || got.Worker == "" || (got.RetryAfter > 3500) != (i == 1) || (got.SlackTS != "") != (i == 2) || (got.Detail != "") != (i == 0) {
+		want.Category, want.Subject, want.Seq = "errors", "notify.errors", uint64(i+1)
+		sent := i == 0
+		if got.Time.IsZero() || (got.Latency > 0) != sent || (got.SlackTS != "") != sent ||
+			(got.RetryAfter > 3500) != (i == 1) || (got.Detail != "") != (i == 2) {
 			t.Errorf("%+v", got)
 		}
-		got.Time, got.Worker, got.RetryAfter, got.SlackTS, got.Detail = time.Time{}, "", 0, "", ""
+		got.Time, got.Latency, got.RetryAfter, got.SlackTS, got.Detail = time.Time{}, 0, 0, "", ""
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
@@ -95,18 +90,19 @@ func TestOutcomesOfAWorker(t *testing.T) {
 	if events("?category=errors&outcome=dead&n=7"); len(answer.Events) != 1 || answer.Events[0].EventID != "e-3" {
 		t.Errorf("%s", body)
 	}
-	if events("?category=other"); len(answer.Events) != 0 || !strings.Contains(body, `"note":"nothing was recorded`) {
+	if events("?category=errors&n=2"); len(answer.Events) != 2 || answer.Events[1].EventID != "e-3" ||
+		!strings.Contains(body, `"note":"older events are not shown"`) {
+		t.Errorf("%s", body)
+	}
+	if events("?category=other"); !strings.Contains(body, `"events":[]`) || strings.Contains(body, "note") {
 		t.Errorf("%s", body)
 	}
 	if status := events("?outcome=eaten"); status != http.StatusBadRequest {
 		t.Errorf("%d %s", status, body)
 	}
-	if !strings.Contains(scraped(t, logs), "\nnotifier_outcomes_left_out_total 0\n") {
-		t.Error("no notifier_outcomes_left_out_total on /metrics")
-	}
 }
 
-// Where outcomes would be read as events, a worker works and says why there are none.
+// A worker runs without recording if it would read records as events, and logs the reason.
 func TestNoOutcomes(t *testing.T) {
 	t.Parallel()
 	logs := runWorker(t, servers(t, func(env *settings.Environment) { env.NATSSubject = "notify-events.>" }))
@@ -116,62 +112,5 @@ func TestNoOutcomes(t *testing.T) {
 	status, body := get(t, logs, "/api/events")
 	if want := "NATS_SUBJECT notify-events.> matches the subjects of outcomes"; status != http.StatusServiceUnavailable || !strings.Contains(body, want) {
 		t.Errorf("%d %s, expected %q", status, body, want)
-	}
-}
-
-// TestThePageShowsEvents in the words of the command events.
-func TestThePageShowsEvents(t *testing.T) {
-	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
-	answer := eventsAnswer{Partial: true, Events: []recent.Outcome{
-		{Time: at, EventID: "1", Category: "errors", Source: "ci", Outcome: outcome.Dropped, Reason: outcome.Category, Limit: "10/30m", RetryAfter: 90, LeftOut: 7, LeftOutOthers: 2},
-		{Time: at, EventID: "2", Category: "errors", Outcome: outcome.Sent, Channel: "#alerts", Ambiguous: true},
-	}}
-	var rows []string
-	for _, row := range answer.Table().Rows {
-		text := row.Cells[0].Time.Format(time.TimeOnly)
-		for _, cell := range row.Cells[1:] {
-			text += " | " + cell.Text
-		}
-		rows = append(rows, text)
-	}
-	want := []string{
-		"09:00:00 | errors | dropped category | limit 10/30m; room 2026-11-20T09:01:30Z; 7 more before | 1 | ci",
-		"09:00:00 | errors | sent | channel #alerts; posted possibly twice (ambiguous) | 2 | ",
-	}
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	text := "The newest 2 events. Besides, 9 were not recorded, because there were too many. There may be others, which were not looked at."
-	if got := answer.Text(); got != text {
-		t.Errorf("%q", got)
-	}
-	if none := (eventsAnswer{Note: "nothing was recorded"}); none.Text() != "nothing was recorded." || none.Table() != nil {
-		t.Errorf("%q", none.Text())
-	}
-}
-
-// TestARecordHasWhatTheLineHas: limits with a reserve, limits below a cost, and mutes.
-func TestARecordHasWhatTheLineHas(t *testing.T) {
-	tier := kit.Rules("10/30m", "1/1h", "").Global[0]
-	until := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
-	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
-	o := &outcomes{worker: "w", maxAge: time.Hour, channel: func(event.Event) string { return "#alerts" }}
-	for i, test := range []struct {
-		settled result.Result
-		want    recent.Outcome
-	}{
-		{result.Result{Tier: tier, RetryAfter: time.Second, Reserved: 3, AtLeast: true}, recent.Outcome{Limit: "10/30m", RetryAfter: 1, AtLeast: true, Reserved: 3}},
-		{result.Result{Tier: tier, RetryAfter: time.Second, Never: true}, recent.Outcome{Limit: "10/30m", AboveLimit: true}},
-		{result.Result{Mute: &steering.Order{Target: "a.*", Until: until, By: "me", Reason: "it moves"}}, recent.Outcome{Mute: "a.*", MutedUntil: &until, MutedBy: "me", MuteReason: "it moves"}},
-		{result.Result{Channel: "C0123", SlackTS: "1.2"}, recent.Outcome{Channel: "#alerts", SlackTS: "1.2"}},
-		{result.Result{Reason: outcome.Expired}, recent.Outcome{Reason: outcome.Expired, Age: 5400, MaxAge: 3600}},
-		{result.Result{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}, recent.Outcome{NoLetter: true, LetterSeq: 7, Detail: "d", Ambiguous: true}},
-		{result.Result{Ambiguous: true, Found: true}, recent.Outcome{Ambiguous: true, Found: true}},
-	} {
-		test.settled.Event = event.Event{ID: "e", Category: "c", Subject: "notify.c", Source: "ci", Time: now.Add(-90 * time.Minute)}
-		test.want.EventID, test.want.Category, test.want.Subject, test.want.Source, test.want.Worker, test.want.Time = "e", "c", "notify.c", "ci", "w", now
-		if diff := cmp.Diff(test.want, o.record(&test.settled, now)); diff != "" {
-			t.Errorf("%d (-want +got)\n%s", i, diff)
-		}
 	}
 }

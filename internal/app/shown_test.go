@@ -3,16 +3,18 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/settings"
+	"notifier/internal/status"
 	"notifier/test/kit"
 )
 
-// parsed are the settings of a worker whose environment differs from env.
+// parsed returns the settings of a worker with a changed environment.
 func parsed(t *testing.T, env settings.Environment, change func(env *settings.Environment)) settings.Settings {
 	t.Helper()
 	change(&env)
@@ -23,20 +25,20 @@ func parsed(t *testing.T, env settings.Environment, change func(env *settings.En
 	return s
 }
 
-// TestTwoWorkersWithDifferentSettings: each of them, and whoever asks with a third configuration, shows whose
-// settings hold, and what differs.
+// TestTwoWorkersWithDifferentSettings reads the status with a third configuration: the limits of the newest
+// worker count, and a condition reports the difference.
 func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	t.Parallel()
 	var env settings.Environment
 	first := servers(t, func(e *settings.Environment) { e.LimitGlobal = "7/1h"; env = *e })
-	second := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal, e.NATSConsumer = "9/1h", "other" })
+	second := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal = "9/1h" })
 	reader := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal = "100/1h" })
-	store, err := OpenStore(reader.Store, reader.StatusConfig())
+	store, err := OpenStore(reader.Store, reader.Deciding())
 	kit.Check(t, err)
 	limitNow := func() string {
-		now, err := store.Status.Read(t.Context())
-		kit.Check(t, err)
-		return now.Global.Tiers[0].Limit
+		now := store.Status.Read(t.Context())
+		kit.Check(t, now.Unreadable())
+		return now.Limits[0].Limit
 	}
 	if limit := limitNow(); limit != "100/1h" {
 		t.Errorf("the limit is %s before any worker, expected the reader's own", limit)
@@ -45,15 +47,13 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	kit.Eventually(t, "the status has the first worker's limit", func() bool { return limitNow() == "7/1h" })
 	_, stopSecond := startWorker(t, second)
 	kit.Eventually(t, "the status has the newest worker's limit", func() bool { return limitNow() == "9/1h" })
-	now, err := store.Status.Read(t.Context())
-	kit.Check(t, err)
-	var names []string
-	for _, difference := range now.Settings.Differ {
-		names = append(names, difference.Name)
+	differs := func() bool {
+		return slices.ContainsFunc(store.Status.Read(t.Context()).Conditions, func(c status.Condition) bool {
+			return c.Type == "settings" && c.State == status.Warn
+		})
 	}
-	diff := cmp.Diff([]string{"NATS_CONSUMER", "LIMIT_GLOBAL"}, names)
-	if diff != "" || now.Settings.Replicas != 1 || len(now.Settings.Warnings) != 2 {
-		t.Errorf("%+v, differ (-want +got):\n%s", now.Settings, diff)
+	if !differs() {
+		t.Errorf("no condition settings: %+v", store.Status.Read(t.Context()).Conditions)
 	}
 	different := func(n int) bool {
 		return strings.Contains(scraped(t, logs), fmt.Sprintf("\nnotifier_settings_different %d\n", n))
@@ -61,8 +61,7 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	kit.Eventually(t, "the metrics of the first have it", func() bool { return different(2) })
 	stopSecond()
 	kit.Eventually(t, "it is over", func() bool {
-		now, err := store.Status.Read(t.Context())
-		return err == nil && len(now.Settings.Differ) == 0 && limitNow() == "7/1h" && different(1)
+		return !differs() && limitNow() == "7/1h" && different(1)
 	})
 	stopFirst()
 	if limit := limitNow(); limit != "100/1h" {
@@ -80,14 +79,14 @@ func TestNothingSecretIsShown(t *testing.T) {
 		e.SlackAPIURL = strings.Replace(e.SlackAPIURL, "//", "//user:"+secret+"@", 1)
 	})
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
-	text, err := json.Marshal(s.StatusConfig().Shown())
+	text, err := json.Marshal(s.Snapshot())
 	kit.Check(t, err)
 	if strings.Contains(string(text), secret) || strings.Contains(string(text), "://") {
 		t.Errorf("%s", text)
 	}
 	other := s
 	other.AdminToken, other.Slack.Token, other.AdminAddr = "x", "y", "z"
-	if diff := cmp.Diff(s.StatusConfig().Shown(), other.StatusConfig().Shown()); diff != "" {
+	if diff := cmp.Diff(s.Snapshot(), other.Snapshot()); diff != "" {
 		t.Errorf("the hash depends on what each replica may have otherwise (-one +other):\n%s", diff)
 	}
 }

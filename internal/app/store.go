@@ -7,45 +7,49 @@ import (
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/status"
-	"notifier/internal/status/stats"
+	"notifier/internal/status/config"
+	"notifier/internal/status/report"
 	"notifier/internal/steering"
 )
 
-// Store is the limits as the settings have them, and what Redis knows about them: what a worker decides with,
-// and all that commands need that only read it.
+// Store holds the limits of the settings and the readers and writers of their state in Redis.
 type Store struct {
-	Limits  ratelimit.Rules
-	Limiter *ratelimit.Limiter
-	Status  status.Source
-
+	Limiter  *ratelimit.Limiter
+	Reports  *report.Reader
+	Status   status.Source
 	Steering *steering.Store
 }
 
-// OpenStore makes a Store over the Redis client of the settings, which stays the caller's to close. own is
-// what a status depends on of them. It connects to nothing. An error means that the settings do not fit
+// OpenStore makes a Store over the Redis client of the settings, which the caller closes. The status uses own
+// if no replica shows its settings. OpenStore connects to nothing. An error means that the settings do not fit
 // together.
-func OpenStore(s settings.Store, own status.Config) (Store, error) {
+func OpenStore(s settings.Store, own config.Deciding) (Store, error) {
 	limiter, err := ratelimit.New(s.Redis, s.Namespace, s.Limits, s.Dedupe)
 	if err != nil {
 		return Store{}, err
 	}
-	reader, err := stats.NewReader(s.Redis, s.Namespace)
+	overrides, err := steering.NewStore(s.Redis, s.Namespace)
 	if err != nil {
 		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	orders, err := steering.NewStore(s.Redis, s.Namespace)
+	reports, err := report.NewReader(s.Redis, s.Namespace)
 	if err != nil {
 		return Store{}, fmt.Errorf("REDIS_NAMESPACE: %w", err)
 	}
-	limiterFor := func(
-		limits ratelimit.Rules, dedupe time.Duration, instead ratelimit.Temporary,
-	) (status.Limiter, error) {
-		limiter, err := ratelimit.New(s.Redis, s.Namespace, limits, dedupe)
-		if err == nil {
-			limiter.SetTemporary(instead)
+	source := status.Source{Reports: reports, Steering: overrides, Own: own, LimiterFor: limiterFor(s)}
+	return Store{Limiter: limiter, Reports: reports, Status: source, Steering: overrides}, nil
+}
+
+// limiterFor returns a function that makes limiters for other limits in the same store. They only read.
+func limiterFor(
+	s settings.Store,
+) func(ratelimit.Rules, time.Duration, ratelimit.Temporary) (status.Limiter, error) {
+	return func(rules ratelimit.Rules, dedupe time.Duration, temporary ratelimit.Temporary) (status.Limiter, error) {
+		limiter, err := ratelimit.New(s.Redis, s.Namespace, rules, dedupe)
+		if err != nil {
+			return nil, err
 		}
-		return limiter, err
+		limiter.SetTemporary(temporary)
+		return limiter, nil
 	}
-	source := status.Source{Limiter: limiter, Stats: reader, Own: own, LimiterFor: limiterFor, Steering: orders}
-	return Store{Limits: s.Limits, Limiter: limiter, Status: source, Steering: orders}, nil
 }

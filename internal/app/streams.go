@@ -10,31 +10,35 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/status/stats"
+	"notifier/internal/consume/feed"
+	"notifier/internal/consume/letters"
+	"notifier/internal/consume/wait"
+	"notifier/internal/snapshot"
 )
 
-// How often streams are looked up. One that cannot be looked up, perhaps because that is denied, is asked for
-// more and more rarely: each denied request is a line in the logs.
+// Pauses between two lookups of the streams. After failures they grow from streamsSoon, because the stream may
+// be about to be created, to streamsRarely: a denied request is a line in the logs of the server each time.
 const (
 	streamsEvery   = 20 * time.Second
-	streamsSoon    = time.Second // after a first failure: the streams may be about to be created
+	streamsSoon    = time.Second
 	streamsRarely  = 5 * time.Minute
 	streamsTimeout = 5 * time.Second
 )
 
-// streamUse knows how full the streams are. What it asks for it asks at a slow pace, and nothing waits for
-// it.
-type streamUse struct {
-	names []string
+// streamLookup looks up how full the streams are, and whether events are unread or stuck.
+type streamLookup struct {
+	names []string // events first, then dead letters
 	info  func(ctx context.Context, name string) (*jetstream.StreamInfo, error)
+	stuck func(ctx context.Context) (feed.StuckLook, error)
+	last  feed.StuckLook // used by run alone
 
 	mu    sync.Mutex
-	known []stats.Stream
+	known []snapshot.Stream
 }
 
-// newStreamUse is for the stream that is read, and for that of dead letters. The stream of outcomes is made
-// to be full.
-func newStreamUse(connection *nats.Conn, stream string) (*streamUse, error) {
+// newStreamLookup makes a lookup of the stream of events and the stream of dead letters. The stream of outcomes
+// is always full, by design.
+func newStreamLookup(connection *nats.Conn, stream, consumer string) (*streamLookup, error) {
 	js, err := jetstream.New(connection)
 	if err != nil {
 		return nil, err
@@ -46,85 +50,84 @@ func newStreamUse(connection *nats.Conn, stream string) (*streamUse, error) {
 		}
 		return found.CachedInfo(), nil
 	}
-	return &streamUse{names: []string{stream, stream + "_DEAD"}, info: info}, nil
-}
-
-// list is what is known; nil: none was looked up yet.
-func (u *streamUse) list() []stats.Stream {
-	if u == nil {
-		return nil
+	stuck := func(ctx context.Context) (feed.StuckLook, error) {
+		return feed.LookForStuck(ctx, js, stream, consumer)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.known
+	return &streamLookup{names: []string{stream, letters.StreamName(stream)}, info: info, stuck: stuck}, nil
 }
 
-// run looks the streams up until ctx ends.
-func (u *streamUse) run(ctx context.Context) {
+// list returns the result of the last lookup, or nil before the first.
+func (l *streamLookup) list() []snapshot.Stream {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known
+}
+
+// run looks up the streams until ctx is done.
+func (l *streamLookup) run(ctx context.Context) {
 	failed := streamsSoon
 	for {
 		pause := streamsEvery
-		if u.look(ctx) {
+		if l.look(ctx) {
 			failed = streamsSoon
 		} else {
 			pause, failed = failed, min(2*failed, streamsRarely)
 		}
-		select {
-		case <-time.After(pause*3/4 + rand.N(pause/2)): // replicas do not ask in step
-		case <-ctx.Done():
+		if !wait.For(ctx, pause*3/4+rand.N(pause/2)) { // replicas spread their lookups
 			return
 		}
 	}
 }
 
-// look looks all up, and reports whether that was possible.
-func (u *streamUse) look(ctx context.Context) (all bool) {
-	now := make([]stats.Stream, len(u.names))
-	all = true
-	for i, name := range u.names {
-		now[i] = u.one(ctx, name)
-		all = all && now[i].Unknown == ""
+// look looks up every stream once, and reports whether that succeeded.
+func (l *streamLookup) look(ctx context.Context) bool {
+	now := make([]snapshot.Stream, len(l.names))
+	succeeded := true
+	for i, name := range l.names {
+		now[i] = l.one(ctx, name)
+		succeeded = succeeded && now[i].Unknown == ""
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.known = now
-	return all
+	if now[0].Unknown == "" {
+		succeeded = l.lookAtConsumer(ctx, &now[0]) && succeeded
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = now
+	return succeeded
 }
 
-func (u *streamUse) one(ctx context.Context, name string) stats.Stream {
+// lookAtConsumer sets the unread and stuck events of the stream of events. It takes two looks to confirm that
+// an event is stuck.
+func (l *streamLookup) lookAtConsumer(ctx context.Context, stream *snapshot.Stream) bool {
 	ctx, cancel := context.WithTimeout(ctx, streamsTimeout)
 	defer cancel()
-	info, err := u.info(ctx, name)
-	stream := stats.Stream{Name: name, Seen: time.Now().UTC()}
+	look, err := l.stuck(ctx)
+	if n, known := look.Confirmed(l.last); known {
+		stream.Stuck = &n
+	}
+	if err == nil {
+		stream.Unread = &look.Unread
+	}
+	l.last = look
+	return err == nil
+}
+
+func (l *streamLookup) one(ctx context.Context, name string) snapshot.Stream {
+	ctx, cancel := context.WithTimeout(ctx, streamsTimeout)
+	defer cancel()
+	info, err := l.info(ctx, name)
+	stream := snapshot.Stream{Name: name, Seen: time.Now().UTC()}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		stream.Unknown = "there is no such stream"
 	case errors.Is(err, context.DeadlineExceeded):
-		stream.Unknown = "NATS does not answer, or denies it"
+		stream.Unknown = "no reply from NATS, or the request is denied"
 	case err != nil:
 		stream.Unknown = err.Error()
 	default:
-		use(&stream, info)
+		stream.Bytes, stream.Messages = info.State.Bytes, info.State.Msgs
+		stream.MaxBytes, stream.MaxMessages = max(0, info.Config.MaxBytes), max(0, info.Config.MaxMsgs)
+		stream.DiscardsOld = info.Config.Discard == jetstream.DiscardOld
 	}
 	return stream
-}
-
-// use sets how full a stream is: of the bounds that it has the one counts that it is nearest to.
-func use(stream *stats.Stream, info *jetstream.StreamInfo) {
-	stream.Bytes, stream.Messages = info.State.Bytes, info.State.Msgs
-	stream.MaxBytes, stream.MaxMessages = max(0, info.Config.MaxBytes), max(0, info.Config.MaxMsgs)
-	stream.DiscardsOld = info.Config.Discard == jetstream.DiscardOld
-	if stream.MaxBytes > 0 {
-		stream.Used, stream.Bound = share(stream.Bytes, stream.MaxBytes), stats.BoundBytes
-	}
-	if used := share(stream.Messages, stream.MaxMessages); stream.MaxMessages > 0 && used >= stream.Used {
-		stream.Used, stream.Bound = used, stats.BoundMessages
-	}
-}
-
-func share(of uint64, most int64) float64 {
-	if most <= 0 {
-		return 0
-	}
-	return float64(of) / float64(most)
 }

@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
-	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,68 +12,45 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
-	"notifier/internal/status/stats"
+	"notifier/internal/snapshot"
 	"notifier/test/kit"
 )
 
-func TestHowFullAStreamIs(t *testing.T) {
-	for name, of := range map[string]struct {
-		config jetstream.StreamConfig
-		state  jetstream.StreamState
-		want   stats.Stream
-	}{
-		"without a bound": {
-			jetstream.StreamConfig{MaxBytes: -1, MaxMsgs: -1}, jetstream.StreamState{Msgs: 7, Bytes: 70},
-			stats.Stream{Messages: 7, Bytes: 70, DiscardsOld: true},
-		},
-		"by bytes": {
-			jetstream.StreamConfig{MaxBytes: 100, MaxMsgs: 1000}, jetstream.StreamState{Msgs: 7, Bytes: 70},
-			stats.Stream{Messages: 7, Bytes: 70, MaxBytes: 100, MaxMessages: 1000, Used: .7, Bound: "bytes", DiscardsOld: true},
-		},
-		"by messages": {
-			jetstream.StreamConfig{MaxBytes: 1000, MaxMsgs: 10, Discard: jetstream.DiscardNew}, jetstream.StreamState{Msgs: 9, Bytes: 70},
-			stats.Stream{Messages: 9, Bytes: 70, MaxBytes: 1000, MaxMessages: 10, Used: .9, Bound: "messages"},
-		},
-		"empty": {
-			jetstream.StreamConfig{MaxBytes: -1, MaxMsgs: 10}, jetstream.StreamState{},
-			stats.Stream{MaxMessages: 10, Bound: "messages", DiscardsOld: true},
-		},
-	} {
-		var got stats.Stream
-		use(&got, &jetstream.StreamInfo{Config: of.config, State: of.state})
-		if diff := cmp.Diff(of.want, got, cmpopts.EquateApprox(0, math.SmallestNonzeroFloat64)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-// TestWhatIsDeniedIsAskedForRarely: it is not known, which is not 0, and it is asked for more and more rarely
-// until it is granted.
-func TestWhatIsDeniedIsAskedForRarely(t *testing.T) {
+// TestDeniedStreamsAreLookedUpRarely denies the lookups for an hour, then grants them.
+func TestDeniedStreamsAreLookedUpRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		var asked atomic.Int64
+		var lookups atomic.Int64
 		var granted atomic.Bool
-		u := &streamUse{names: []string{"NOTIFY"}, info: func(ctx context.Context, _ string) (*jetstream.StreamInfo, error) {
-			asked.Add(1)
+		info := func(ctx context.Context, _ string) (*jetstream.StreamInfo, error) {
+			lookups.Add(1)
 			if !granted.Load() {
-				<-ctx.Done() // the server says nothing
+				<-ctx.Done() // the server does not reply
 				return nil, ctx.Err()
 			}
-			return &jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxMsgs: 10}, State: jetstream.StreamState{Msgs: 5}}, nil
-		}}
-		go u.run(ctx)
+			return &jetstream.StreamInfo{
+				Config: jetstream.StreamConfig{MaxMsgs: 10}, State: jetstream.StreamState{Msgs: 5},
+			}, nil
+		}
+		stuck := func(context.Context) (feed.StuckLook, error) { return feed.StuckLook{}, nil }
+		l := &streamLookup{names: []string{"NOTIFY"}, info: info, stuck: stuck}
+		go l.run(ctx)
 		time.Sleep(time.Hour) // of synctest's clock
-		if got, n := u.list()[0], asked.Load(); got.Unknown == "" || got.Bound != "" || n < 15 || n > 30 {
-			t.Errorf("%+v after %d look-ups in an hour, expected that it is not known, and about 20", got, n)
+		synctest.Wait()
+		if got, n := l.list()[0], lookups.Load(); got.Unknown == "" || n < 15 || n > 30 {
+			t.Errorf("%+v after %d lookups in an hour, expected an unknown state and about 20", got, n)
 		}
 		granted.Store(true)
 		time.Sleep(2 * streamsRarely)
-		before := asked.Load()
+		synctest.Wait()
+		before := lookups.Load()
 		time.Sleep(10 * time.Minute)
-		if got, n := u.list()[0], asked.Load()-before; got.Unknown != "" || got.Used != .5 || n < 20 || n > 40 {
-			t.Errorf("%+v after %d look-ups in ten minutes, expected half of it and about 30", got, n)
+		synctest.Wait()
+		used, _ := l.list()[0].Used()
+		if n := lookups.Load() - before; used != .5 || n < 20 || n > 40 {
+			t.Errorf("%g used after %d lookups in ten minutes, expected 0.5 and about 30", used, n)
 		}
 		cancel()
 		synctest.Wait()
@@ -92,26 +67,49 @@ func TestStreamsAreLookedUp(t *testing.T) {
 	defer connection.Close()
 	js, err := jetstream.New(connection)
 	kit.Check(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxMsgs: 4})
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxMsgs: 4, Retention: jetstream.WorkQueuePolicy,
+	})
 	kit.Check(t, err)
 	for range 3 {
-		_, err := js.Publish(t.Context(), "notify.x", nil)
+		_, err := js.Publish(t.Context(), "notify.x", []byte("hello"))
 		kit.Check(t, err)
 	}
-	u, err := newStreamUse(connection, "NOTIFY")
+	l, err := newStreamLookup(connection, "NOTIFY", "notifier")
 	kit.Check(t, err)
-	if u.look(t.Context()) {
-		t.Error("all could be looked up, expected that there is no dead-letter stream")
+	if l.list() != nil {
+		t.Errorf("%+v before the first lookup", l.list())
 	}
-	got := u.list()
-	if len(got) != 2 || got[0].Used != .75 || got[0].Name != "NOTIFY" || got[1].Unknown != "there is no such stream" || got[1].Name != "NOTIFY_DEAD" {
-		t.Errorf("%+v", got)
+	if l.look(t.Context()) {
+		t.Error("the lookup succeeded without a consumer and a stream of dead letters")
 	}
-	if (*streamUse)(nil).list() != nil {
-		t.Error("there are streams, and none was looked up")
+	want := []snapshot.Stream{
+		{Name: "NOTIFY", Messages: 3, MaxMessages: 4, DiscardsOld: true},
+		{Name: "NOTIFY_DEAD", Unknown: "there is no such stream"},
 	}
-	u.info = func(context.Context, string) (*jetstream.StreamInfo, error) { return nil, errors.New("other") }
-	if u.look(t.Context()) || u.list()[0].Unknown != "other" || u.list()[0].Bound != "" {
-		t.Errorf("%+v, expected that it is not known", u.list())
+	ignored := cmpopts.IgnoreFields(snapshot.Stream{}, "Bytes", "Seen")
+	if diff := cmp.Diff(want, l.list(), ignored); diff != "" {
+		t.Errorf("without a consumer (-want +got):\n%s", diff)
+	}
+	if got := l.list()[0]; got.Bytes == 0 || time.Since(got.Seen) > time.Minute {
+		t.Errorf("%+v, expected bytes and the time of the lookup", got)
+	}
+
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY_DEAD", MaxBytes: 1 << 20})
+	kit.Check(t, err)
+	_, err = js.CreateConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{
+		Durable: "notifier", AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	kit.Check(t, err)
+	for range 2 { // it takes two to know that no event is stuck
+		if !l.look(t.Context()) {
+			t.Errorf("a lookup failed: %+v", l.list())
+		}
+	}
+	unread, stuck := uint64(3), uint64(0)
+	want[0].Unread, want[0].Stuck = &unread, &stuck
+	want[1] = snapshot.Stream{Name: "NOTIFY_DEAD", MaxBytes: 1 << 20, DiscardsOld: true}
+	if diff := cmp.Diff(want, l.list(), ignored); diff != "" {
+		t.Errorf("with a consumer (-want +got):\n%s", diff)
 	}
 }

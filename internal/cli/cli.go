@@ -1,5 +1,5 @@
-// Package cli is what the two programs, notifier and notifier-dev, need of a command line: exit codes, and
-// how errors are shown. It knows no command.
+// Package cli holds the command-line parts that notifier and notifier-dev share: exit codes and the display
+// of errors. It knows no command.
 //
 // The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and
 // brings no dependency of its own. Help and completion are the library's, with a few exceptions below, each
@@ -36,7 +36,7 @@ func Main(run func(ctx context.Context, arguments []string, in io.Reader, out, e
 	return run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 }
 
-// Run runs a Program: except for the environment, it uses nothing of the process but what it is given.
+// Run runs a Program. It uses its parameters and the environment, and no other state of the process.
 func Run(
 	ctx context.Context,
 	root *cli.Command,
@@ -44,7 +44,7 @@ func Run(
 	in io.Reader,
 	out, errOut io.Writer,
 ) int {
-	errOut = term.Escaper(errOut) // errors quote what servers answer
+	errOut = term.Escaper(errOut) // errors quote replies of servers
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
 	return exitCode(root.Name, root.Run(ctx, arguments), errOut)
 }
@@ -76,7 +76,7 @@ func exitCode(program string, err error, out io.Writer) int {
 	}
 }
 
-// Program makes a command that has none above it a program.
+// Program prepares a root command.
 func Program(root *cli.Command) *cli.Command {
 	// The library's help command is below every command, where it takes the place of a category named help.
 	root.HideHelpCommand = true
@@ -85,8 +85,8 @@ func Program(root *cli.Command) *cli.Command {
 	return root
 }
 
-// SetUp makes a command and its subcommands answer an invalid command line with exit code 2, in two lines on
-// standard error. The library writes the whole help to standard output.
+// SetUp makes a command and its subcommands report an invalid command line in two lines on standard error,
+// with exit code 2. The library would write the whole help to standard output.
 func SetUp(cmd *cli.Command) {
 	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return Usage(cmd, flagError(cmd, err))

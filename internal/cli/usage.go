@@ -26,7 +26,7 @@ func Usagef(cmd *cli.Command, format string, values ...any) error {
 	return Usage(cmd, fmt.Sprintf(format, values...))
 }
 
-// NoArguments rejects what a command would silently ignore.
+// NoArguments rejects arguments, which a command would otherwise ignore.
 func NoArguments(cmd *cli.Command) error {
 	if cmd.Args().Present() {
 		return Usagef(cmd, "unexpected argument %q", cmd.Args().First())
@@ -54,8 +54,8 @@ func UnknownCommand(cmd *cli.Command, word string) string {
 	return text
 }
 
-// flagError is the library's error, with the flag that may be meant, or with what was expected in place of
-// the words of Go's standard library.
+// flagError rewords the library's error: it suggests a similar flag, or states the expected value instead of
+// quoting Go's standard library.
 func flagError(cmd *cli.Command, err error) string {
 	text := err.Error()
 	if word, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
@@ -98,5 +98,5 @@ func nearest(word string, names []string, before string) string {
 	return ""
 }
 
-// DidYouMean is what stands behind a name that does not exist.
+// DidYouMean returns the suggestion to append to an error about an unknown name.
 func DidYouMean(name string) string { return fmt.Sprintf(" (did you mean %q?)", name) }

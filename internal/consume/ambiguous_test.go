@@ -1,19 +1,20 @@
 package consume_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"notifier/internal/devstack"
 )
 
-// quick makes the lease of a post short, and leaves Slack its time: a busy machine may need it.
+// quick shortens the lease of a post. The Slack timeout stays, because a busy machine may need it.
 func quick(c *setup) { c.lease, c.shutdown = 300*time.Millisecond, 0 }
 
 func webhook(c *setup) { c.webhook = true }
 
-// dieWhilePosting starts a worker that dies between Slack's acceptance of the event "e1" and the record of
-// it.
+// dieWhilePosting starts a worker that crashes after Slack accepted event "e1" and before Redis recorded
+// the post.
 func (s *fixture) dieWhilePosting(changes ...func(*setup)) {
 	s.Helper()
 	s.createConsumer(impatient)
@@ -27,11 +28,12 @@ func (s *fixture) dieWhilePosting(changes ...func(*setup)) {
 	}
 }
 
-// expectResumed checks the line of an event whose first post had an unknown end.
+// expectResumed checks the log line of an event if the result of the first post is unknown.
 func (s *fixture) expectResumed(found bool) {
 	s.Helper()
 	l := s.lineOf("e1")
-	if l["outcome"] != "sent" || l["ambiguous"] != true || l["redelivered"] != true || (l["found_in_channel"] == true) != found {
+	resumed := l["outcome"] == "sent" && l["ambiguous"] == true && l["redelivered"] == true
+	if !resumed || (l["found_in_channel"] == true) != found {
 		s.Errorf("line %v, expected sent, ambiguous, redelivered and found %t", l, found)
 	}
 	s.expectCharged(1)
@@ -58,10 +60,12 @@ func TestChannelIsSearchedAfterACrash(t *testing.T) {
 		t.Errorf("slack_ts %v, expected that of the message in the channel", ts)
 	}
 	s.publish("errors", `{"id":"e1","text":"again"}`)
-	s.eventually("the same id is a duplicate", func() bool { return tally(s.log.settled())["dropped duplicate"] == 1 })
+	s.eventually("the same id is a duplicate", func() bool {
+		return tally(s.log.settled())["dropped duplicate"] == 1
+	})
 }
 
-// A channel that the settings name without its ID is searched once an answer to a post has shown the ID.
+// A channel configured by name can be searched once a post has returned its ID.
 func TestChannelByNameIsSearched(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.channel = "#alerts" })
@@ -84,9 +88,9 @@ func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// A replica that loses its connection while it posts still records the post. Another replica that has got the
-// event waits for that, and does not post it as well.
-func TestTwoReplicasThatHoldOneEventPostItOnce(t *testing.T) {
+// The first replica loses its NATS connection during a post but still records it. The second replica waits
+// for that record and does not post again.
+func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	lone := &logLines{}
@@ -103,9 +107,8 @@ func TestTwoReplicasThatHoldOneEventPostItOnce(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// Where the channel cannot be read, the post is repeated: nothing waits for a history that is limited, fails
-// or is forbidden.
-func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
+// The post is repeated if the channel cannot be read, rather than waiting for the history.
+func TestUnreadableChannelRepeatsThePost(t *testing.T) {
 	t.Parallel()
 	failing := devstack.Behaviour{Status: 500}
 	for name, test := range map[string]struct {
@@ -115,7 +118,7 @@ func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
 	}{
 		"without the scope": {devstack.History{MissingScope: true}, nil, 1},
 		"limited for long":  {devstack.History{RetryAfter: "60"}, nil, 1},
-		"failing":           {devstack.History{}, []devstack.Behaviour{failing, failing, failing, failing, failing, failing}, 4},
+		"failing":           {devstack.History{}, slices.Repeat([]devstack.Behaviour{failing}, 6), 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
@@ -132,8 +135,7 @@ func TestUnreadableChannelIsPostedToAgain(t *testing.T) {
 	}
 }
 
-// After an outage in which neither posts nor looks went through, the channel is searched before the next
-// post.
+// After an outage of posts and history requests, the channel is searched before the next post.
 func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s := newFixture(t)
 	failing := devstack.Behaviour{Status: 503}

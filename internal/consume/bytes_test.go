@@ -13,10 +13,10 @@ import (
 
 const budget = 4 << 20 // bytes; a request may bring 256 KiB
 
-// tight is a worker with little memory and the default EVENT_MAX_BYTES.
+// tight configures a small memory budget and the default EVENT_MAX_BYTES.
 func tight(c *setup) { c.budget, c.maxBytes = budget, 65_536 }
 
-// expectWithinBudget checks that what was in flight, with what was requested, has never exceeded the budget.
+// expectWithinBudget checks that events in flight and requested never exceeded the budget together.
 func (s *fixture) expectWithinBudget(replicas ...*replica) {
 	s.Helper()
 	for i, r := range replicas {
@@ -26,7 +26,7 @@ func (s *fixture) expectWithinBudget(replicas ...*replica) {
 	}
 }
 
-// publishLarge stores n events whose payloads have so many bytes, with a good event behind each fifth.
+// publishLarge stores n events with payloads of the given size, and a good event after every fifth.
 func (s *fixture) publishLarge(n, size int) (good int) {
 	s.Helper()
 	payload := strings.Repeat("x", size)
@@ -40,8 +40,7 @@ func (s *fixture) publishLarge(n, size int) (good int) {
 	return good
 }
 
-// undecided has the worker wait for its decisions until decide is called, so that everything that has arrived
-// is in flight.
+// undecided delays all decisions until decide is called, so that all delivered events are in flight.
 func undecided() (change func(*setup), decide func()) {
 	wait := make(chan struct{})
 	return func(c *setup) {
@@ -63,8 +62,8 @@ func (l waitingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([
 	}
 }
 
-// A message that is larger than what a request may bring answers every request with a refusal. Good events
-// behind it go through all the same, and memory is bounded.
+// Each message exceeds max_bytes of a request, so the server refuses request after request. Good events
+// behind them still pass, and memory stays bounded.
 func TestOversizedBacklogDoesNotBlockOthers(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -83,13 +82,14 @@ func TestUnneededHeadersAreDropped(t *testing.T) {
 	s.createStream(nil)
 	long := strings.Repeat("h", 60_000)
 	for i := range 400 {
-		s.publish("errors", fmt.Sprintf("event %d", i), "X-Long", long, "X-Short", "kept", "Nats-Msg-Id", fmt.Sprintf("id-%d", i))
+		s.publish("errors", fmt.Sprintf("event %d", i),
+			"X-Long", long, "X-Short", "kept", "Nats-Msg-Id", fmt.Sprintf("id-%d", i))
 	}
 	s.publish("errors", "{", "X-Long", long, "X-Short", "kept", "Nats-Msg-Id", "bad")
 	wait, decide := undecided()
 	r := s.started(wait, tight, func(c *setup) { c.batch = 128 })
-	// 69 whole ones would fill the budget
-	s.eventually("all are in flight", func() bool { return r.Holds() == 401 })
+	// 69 whole messages would fill the budget.
+	s.eventually("all are in flight", func() bool { return r.Snapshot().InFlight == 401 })
 	decide()
 	s.settled(401)
 	s.expectEachPostedOnce(400)
@@ -104,8 +104,7 @@ func TestUnneededHeadersAreDropped(t *testing.T) {
 	})
 }
 
-// A stream of ours refuses what is far too large to its publisher; one that exists is used as it is.
-func TestAStreamOfOursBoundsTheSizeOfItsMessages(t *testing.T) {
+func TestCreatedStreamLimitsMessageSize(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	if got := s.streamInfo(streamName).Config.MaxMsgSize; got != 1<<20 {

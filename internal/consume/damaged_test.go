@@ -10,7 +10,7 @@ import (
 	"notifier/test/kit"
 )
 
-// put writes a key as something else than notifier would.
+// put overwrites a key with a value of the wrong type.
 func (s *fixture) put(key string) {
 	s.Helper()
 	kit.Check(s.T, s.redis.Client(s.T).Set(s.Context(), "{"+namespace+"}:"+key, "somebody else's", 0).Err())
@@ -35,8 +35,7 @@ func TestDamagedPaceIsNamed(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// A key of another type stops every decision that needs it. It is named, and nothing more than its removal is
-// needed.
+// A key of the wrong type blocks every decision that needs it. Removing the key is enough to recover.
 func TestDamagedKeyIsNamed(t *testing.T) {
 	for _, key := range []string{"global", "category:errors", "inflight"} {
 		t.Run(key, func(t *testing.T) {
@@ -56,15 +55,16 @@ func TestDamagedKeyIsNamed(t *testing.T) {
 	}
 }
 
-// What a worker pauses for is what Slack may ask for.
+// Otherwise Redis would shorten a pause that Slack requested.
 func TestSlacksLongestWaitIsTheLongestPause(t *testing.T) {
 	if slackout.MaxRetryAfter != ratelimit.LongestPause {
-		t.Errorf("Slack may ask for %s, and a pause lasts %s at most", slackout.MaxRetryAfter, ratelimit.LongestPause)
+		t.Errorf("Slack may ask for %s, and a pause lasts %s at most",
+			slackout.MaxRetryAfter, ratelimit.LongestPause)
 	}
 }
 
-// Rejected events that cannot be stored as dead letters fill a worker in the end. It is not ready then,
-// because it reads no more, and goes on when the stream accepts letters.
+// Rejected events without a stored dead letter eventually fill the worker. It is not ready while full, and
+// resumes once the stream accepts letters.
 func TestWorkerFullOfLettersIsNotReady(t *testing.T) {
 	s := newFixture(t)
 	full := s.refuseLetters()

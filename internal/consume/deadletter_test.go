@@ -17,10 +17,10 @@ import (
 	"notifier/test/kit"
 )
 
-// letters reads the whole dead-letter stream; no letters where it is not there.
+// letters returns all dead letters, or none if the stream does not exist.
 func (s *fixture) letters() []*jetstream.RawStreamMsg {
 	s.Helper()
-	ctx := context.Background() // also called when the test has ended
+	ctx := context.Background() // also called after the end of the test
 	stream, err := s.js.Stream(ctx, deadName)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
@@ -36,7 +36,7 @@ func (s *fixture) letters() []*jetstream.RawStreamMsg {
 	return letters
 }
 
-// letter is the dead letter of an event.
+// letter returns the dead letter of an event.
 func (s *fixture) letter(id string) *jetstream.RawStreamMsg {
 	s.Helper()
 	for _, letter := range s.letters() {
@@ -48,7 +48,7 @@ func (s *fixture) letter(id string) *jetstream.RawStreamMsg {
 	return nil
 }
 
-// bad has one of every kind of event that is never admitted.
+// bad lists one event of each kind that is never admitted.
 var bad = []struct{ name, category, payload, reason, subject string }{
 	{"too large", "errors", strings.Repeat("x", 2001), "too_large", "notify-dead.errors"},
 	{"invalid UTF-8", "errors", "caf\xe9", "malformed", "notify-dead.errors"},
@@ -70,7 +70,7 @@ func TestBadEventIsDeadLetteredUncharged(t *testing.T) {
 	for i, test := range bad {
 		began := time.Now()
 		id := fmt.Sprintf("bad-%d", i)
-		// What a publisher claims in notifier's own headers is replaced by what notifier has found.
+		// notifier's own headers replace forged ones.
 		seq := s.publish(test.category, test.payload, "Nats-Msg-Id", id, "X-Trace", "one", "X-Trace", "two", "x-lower", "kept",
 			"Notifier-Reason", "sent", "Notifier-Shortened", "99", "notifier-detail", "forged")
 		l := s.lineOf(id)
@@ -87,16 +87,19 @@ func TestBadEventIsDeadLetteredUncharged(t *testing.T) {
 		header := letter.Header
 		given, err := time.Parse(time.RFC3339, header.Get("Notifier-Time"))
 		if err != nil || given.Before(began) || given.After(time.Now()) {
-			t.Errorf("%s: Notifier-Time is %q, expected the time it was dead-lettered", test.name, header.Get("Notifier-Time"))
+			t.Errorf("%s: Notifier-Time is %q, expected the time it was dead-lettered",
+				test.name, header.Get("Notifier-Time"))
 		}
 		if header.Get("Notifier-Detail") != l["detail"] || l["detail"] == "" {
-			t.Errorf("%s: Notifier-Detail is %q, expected the line's %q", test.name, header.Get("Notifier-Detail"), l["detail"])
+			t.Errorf("%s: Notifier-Detail is %q, expected the line's %q",
+				test.name, header.Get("Notifier-Detail"), l["detail"])
 		}
 		for _, own := range []string{"Notifier-Time", "Notifier-Detail", "Nats-Msg-Id"} {
 			header.Del(own)
 		}
 		want := nats.Header{
-			"Notifier-Event-Id": {id}, "Notifier-Reason": {test.reason}, "Notifier-Subject": {"notify." + test.category},
+			"Notifier-Event-Id": {id}, "Notifier-Reason": {test.reason},
+			"Notifier-Subject":    {"notify." + test.category},
 			"Notifier-Stream-Seq": {strconv.FormatUint(seq, 10)}, "X-Trace": {"one", "two"}, "x-lower": {"kept"},
 		}
 		if diff := cmp.Diff(want, header); diff != "" {
@@ -112,7 +115,7 @@ func TestBadEventIsDeadLetteredUncharged(t *testing.T) {
 	}
 }
 
-// A publisher can name a wildcard where its category should be; such a letter has no subject of its own.
+// A publisher can put a wildcard in place of the category. No letter can be published to such a subject.
 func TestInvalidCategoryIsDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.started()
@@ -130,8 +133,8 @@ func TestInvalidCategoryIsDeadLettered(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// Headers with which a publisher instructs the server act when the event is stored. They must not act again
-// on the dead-letter stream: wipe it, or make it refuse the letter.
+// Nats- headers take effect when the event is stored. On the dead-letter stream they could wipe the stream
+// or prevent the letter from being stored.
 func TestServerHeadersAreNotDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(func(config *jetstream.StreamConfig) { config.AllowRollup, config.AllowMsgTTL = true, true })
@@ -160,8 +163,8 @@ func TestServerHeadersAreNotDeadLettered(t *testing.T) {
 	}
 }
 
-// An event may fill a message to the last byte that the server takes. Its dead letter, which has more
-// headers, is shortened rather than refused for ever.
+// An event may be as large as the server allows. Its letter needs more headers, so the payload is
+// shortened; otherwise the server would refuse the letter for ever.
 func TestLargestEventIsDeadLettered(t *testing.T) {
 	s := newFixture(t)
 	s.started()
@@ -182,8 +185,8 @@ func TestLargestEventIsDeadLettered(t *testing.T) {
 		t.Errorf("%d of %d bytes are kept, expected most and not all", len(letter.Data), size)
 	}
 
-	// Headers have a bound of their own, 64 kB; the publisher's go when there is no room for both. This one is
-	// kept until then, because an event may be decided by it.
+	// Headers are limited to 64 kB. If the publisher's headers do not fit, they are dropped; ce-source is
+	// kept until then because decoding needs it.
 	s.publish("errors", "{", "Nats-Msg-Id", "headers", "ce-source", strings.Repeat("h", 1<<16-100))
 	s.lineOf("headers")
 	if letter := s.letter("headers"); letter.Header.Get("Notifier-Reason") != "malformed" {
@@ -194,7 +197,7 @@ func TestLargestEventIsDeadLettered(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// A client that is not Go's can store header names that Go's will not publish.
+// Clients in other languages can store header names that nats.go refuses to publish.
 func TestUnpublishableHeaderIsLeftOut(t *testing.T) {
 	s := newFixture(t)
 	s.started()
@@ -211,20 +214,31 @@ func TestUnpublishableHeaderIsLeftOut(t *testing.T) {
 	}
 }
 
-// refuseLetters makes a dead-letter stream without room for a letter, and returns its configuration.
+// refuseLetters creates a full dead-letter stream and returns its configuration.
 func (s *fixture) refuseLetters() jetstream.StreamConfig {
 	s.Helper()
-	full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+	full := jetstream.StreamConfig{
+		Name: deadName, Subjects: []string{"notify-dead.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew,
+	}
 	_, err := s.js.CreateStream(s.Context(), full)
 	kit.Check(s.T, err)
 	kit.Check(s.T, second(s.js.Publish(s.Context(), "notify-dead.x", []byte("in the way"))))
 	return full
 }
 
-func TestADeletedDeadLetterStreamIsMadeAnew(t *testing.T) {
+// makeRoom lets the stream of refuseLetters accept letters.
+func (s *fixture) makeRoom(full jetstream.StreamConfig) {
+	s.Helper()
+	full.MaxMsgs = 1000
+	kit.Check(s.T, second(s.js.UpdateStream(s.Context(), full)))
+}
+
+func TestDeletedDeadLetterStreamIsRecreated(t *testing.T) {
 	s := newFixture(t)
 	s.started()
-	s.eventually("the dead-letter stream is there", func() bool { return s.js.DeleteStream(t.Context(), deadName) == nil })
+	s.eventually("the dead-letter stream is there", func() bool {
+		return s.js.DeleteStream(t.Context(), deadName) == nil
+	})
 	s.publish("errors", "{", "Nats-Msg-Id", "bad")
 	s.lineOf("bad")
 	s.letter("bad")

@@ -1,28 +1,16 @@
-// Package consume is the worker: it takes events from NATS, has the limiter decide on them, has those that
-// are admitted posted, and settles each one. Data flows one way through its rooms:
+// Package consume is the worker: it takes events from NATS, has the limiter decide, posts to Slack, and
+// settles each event.
 //
-//	feed ── decode ── decide (one script call for a batch) ── post ── settle
-//	           │         │ refused                              │
-//	           │         └─ settle: dropped                     └─ settle: sent, or letters: dead
+//	feed ── decode ── mute, age, admit ── channel, permit, post ── settle
+//	           │             │ refused                              │
+//	           │             └─ settle: dropped                     └─ settle: sent, or letters: dead
 //	           └─ letters: dead
 //
-//	feed          takes events from JetStream, within a budget, and takes back how each of them ends
-//	post          brings what is admitted to Slack
-//	letters       keeps dead events until the dead-letter stream has them
-//	result        how an event has ended, as a value
-//	availability  what cannot be reached at the moment
-//	crash         where a test build can die
+// The loop in worker.go takes a batch from the feed and runs it through the first steps (batch.go, package
+// decide). Package post takes each admitted event through all steps but the decoding when its channel has room
+// for it. Only settle.go logs, counts and acknowledges, in this order.
 //
-// What is in this folder itself:
-//
-//	settings.go   what a worker is made of
-//	worker.go     starts and ends everything; the loop takes a batch
-//	batch.go      decodes it, has it decided, and says where each event goes
-//	mute.go       ends what operators have muted
-//	settle.go     writes the log line, counts, and acknowledges, in this order (eventline.go, republish.go)
-//	health.go     what others ask of a running worker
-//
-// Everything before settle returns a value; settle alone logs, counts and acknowledges. Whatever is
-// unavailable (Redis, Slack, NATS), events are held: kept in flight, in a bounded number. They are not
-// charged twice, and dropped only by a mute or EVENT_MAX_AGE; one that has left every window is decided again.
+// While Redis, Slack or NATS is unavailable, events are held: they stay in flight, in a bounded number, and
+// are not charged twice. Only a mute or EVENT_MAX_AGE drops a held event, and only a channel that refuses every
+// message makes it a dead one. After its slots have left every window, an event is decided again.
 package consume

@@ -10,20 +10,21 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/steering"
-	"notifier/internal/term"
 )
 
-// lineWriter writes the log lines of a batch. In a storm that is most of a worker's work, and most lines
-// differ in little: the fields that lines of a kind share are encoded once.
+// lineWriter writes the records of a batch to the log. In a storm that is most of a worker's work, so lines of
+// a kind encode their shared fields once.
 type lineWriter struct {
 	log   *zap.Logger
 	group func(category string) string // as Settings.Group
-	kinds map[lineKind]*zap.Logger     // with the fields of a kind
+	kinds map[lineKind]*sharedLine
+
+	fields fieldList // of one line; reused
 }
 
-// lineKind is what lines have to have in common to share fields.
+// lineKind holds the values behind the shared fields.
 type lineKind struct {
-	result.Kind
+	counted        result.Kind
 	subject        string
 	tier           ratelimit.Tier
 	retryAfter     time.Duration
@@ -32,10 +33,16 @@ type lineKind struct {
 	mute           *steering.Order
 }
 
-func newLineWriter(log *zap.Logger, group func(string) string) *lineWriter {
-	at := batchClock{time.Now()} // the lines of a batch have one time
+// sharedLine is the part of a line that a kind shares.
+type sharedLine struct {
+	log    *zap.Logger // with the fields of record
+	record outcome.Record
+}
+
+func newLineWriter(log *zap.Logger, group func(string) string, now time.Time) *lineWriter {
+	at := batchClock{now} // the lines of a batch have one time
 	return &lineWriter{
-		log: log.WithOptions(zap.WithClock(at)), group: group, kinds: map[lineKind]*zap.Logger{},
+		log: log.WithOptions(zap.WithClock(at)), group: group, kinds: map[lineKind]*sharedLine{},
 	}
 }
 
@@ -46,102 +53,95 @@ func (c batchClock) Now() time.Time { return c.now }
 
 func (batchClock) NewTicker(d time.Duration) *time.Ticker { return time.NewTicker(d) }
 
-// write writes the event's log line. Fields that do not apply are left out.
-func (w *lineWriter) write(s *result.Result) {
-	entry := w.ofKind(s).Check(headline(s.Outcome))
+// write sets the group of a settled event and writes its line.
+func (w *lineWriter) write(r *result.Result) {
+	kind := lineKind{
+		counted: r.Kind(), subject: r.Event.Subject, tier: r.Tier, retryAfter: r.RetryAfter,
+		atLeast: r.AtLeast, never: r.Never, reserved: r.Reserved, mute: r.Mute,
+	}
+	shared := w.kinds[kind]
+	if shared == nil {
+		shared = w.share(r)
+		w.kinds[kind] = shared
+	}
+	r.Group = shared.record.Group
+	record := shared.record
+	r.Complete(&record)
+	entry := shared.log.Check(headline(record.Outcome))
 	if entry == nil {
 		return // the level of this log is above it
 	}
-	var room [8]zap.Field
-	fields := append(room[:0], zap.String("event_id", s.Event.ID))
-	if s.Detail != "" {
-		fields = append(fields, zap.String("detail", s.Detail))
-	}
-	if s.NoLetter {
-		fields = append(fields, zap.Bool("letter", false))
-	}
-	if s.Channel != "" {
-		fields = append(fields, zap.String("channel", s.Channel))
-	}
-	if s.SlackTS != "" {
-		fields = append(fields, zap.String("slack_ts", s.SlackTS))
-	}
-	if s.Attempts > 0 {
-		fields = append(fields, zap.Int("attempts", s.Attempts))
-	}
-	if s.Outcome == outcome.Sent {
-		fields = append(fields, zap.Float64("latency_ms", float64(s.Latency.Microseconds())/1000))
-	}
-	if s.Ambiguous {
-		fields = append(fields, zap.Bool("ambiguous", true))
-	}
-	if s.Found {
-		fields = append(fields, zap.Bool("found_in_channel", true))
-	}
-	if s.Delivery.Redelivered {
-		fields = append(fields, zap.Bool("redelivered", true))
-	}
-	if s.Delivery.Seq > 0 {
-		fields = append(fields, zap.Uint64("stream_seq", s.Delivery.Seq))
-	}
-	entry.Write(fields...)
+	w.fields = w.fields[:0]
+	w.fields.addOwn(&record)
+	entry.Write(w.fields...)
 }
 
-// ofKind is the log with the fields that the event's line shares with others of its kind.
-func (w *lineWriter) ofKind(s *result.Result) *zap.Logger {
-	kind := lineKind{
-		Kind: s.Kind(), subject: s.Event.Subject, tier: s.Tier, retryAfter: s.RetryAfter,
-		atLeast: s.AtLeast, never: s.Never, reserved: s.Reserved, mute: s.Mute,
-	}
-	log, known := w.kinds[kind]
-	if !known {
-		log = w.log.With(w.sharedFields(kind)...)
-		w.kinds[kind] = log
-	}
-	return log
-}
-
-func (w *lineWriter) sharedFields(kind lineKind) []zap.Field {
-	fields := []zap.Field{
-		zap.String("category", kind.Category),
-		zap.String("subject", kind.subject),
-		zap.String("outcome", kind.Outcome),
-	}
-	if kind.Source != "" {
-		fields = append(fields, zap.String("source", kind.Source))
-	}
+// share makes the part of the line that is the same for all results of a kind.
+func (w *lineWriter) share(r *result.Result) *sharedLine {
 	if w.group != nil {
-		if group := w.group(kind.Category); group != "" {
-			fields = append(fields, zap.String("group", group))
-		}
+		r.Group = w.group(r.Event.Category)
 	}
-	if kind.Reason != "" {
-		fields = append(fields, zap.String("reason", kind.Reason))
+	record := r.SharedRecord()
+	var fields fieldList
+	fields.addShared(&record)
+	return &sharedLine{log: w.log.With(fields...), record: record}
+}
+
+// fieldList collects the fields of a line. Empty values are left out, as in the JSON of a Record.
+type fieldList []zap.Field
+
+// addShared adds the fields that depend on a lineKind alone.
+func (l *fieldList) addShared(r *outcome.Record) {
+	*l = append(*l,
+		zap.String("category", r.Category), zap.String("subject", r.Subject), zap.String("outcome", r.Outcome))
+	l.text(zap.String("source", r.Source))
+	l.text(zap.String("group", r.Group))
+	l.text(zap.String("reason", r.Reason))
+	l.text(zap.String("limit", r.Limit))
+	l.number(zap.Float64("retry_after_s", r.RetryAfter))
+	l.number(zap.Bool("retry_after_at_least", r.AtLeast))
+	l.number(zap.Bool("above_limit", r.AboveLimit))
+	l.number(zap.Int("reserved", r.Reserved))
+	l.text(zap.String("mute", r.Mute))
+	if !r.MutedUntil.IsZero() {
+		l.text(zap.String("muted_until", r.MutedUntil.Format(time.RFC3339Nano)))
 	}
-	if kind.tier.Count > 0 {
-		fields = append(fields, zap.Stringer("limit", kind.tier))
-		if kind.never {
-			fields = append(fields, zap.Bool("above_limit", true))
-		} else {
-			fields = append(fields, zap.Float64("retry_after_s", term.Seconds(kind.retryAfter)))
-		}
-		if kind.atLeast {
-			fields = append(fields, zap.Bool("retry_after_at_least", true))
-		}
+	l.text(zap.String("muted_by", r.MutedBy))
+	l.text(zap.String("mute_reason", r.MuteReason))
+}
+
+// addOwn adds the other fields.
+func (l *fieldList) addOwn(r *outcome.Record) {
+	*l = append(*l, zap.String("event_id", r.EventID))
+	l.text(zap.String("detail", r.Detail))
+	l.number(zap.Float64("age_s", r.Age))
+	l.number(zap.Float64("max_age_s", r.MaxAge))
+	if r.Letter != nil {
+		*l = append(*l, zap.Bool("letter", *r.Letter))
 	}
-	if kind.mute != nil {
-		fields = append(fields,
-			zap.String("mute", kind.mute.Target),
-			zap.Time("muted_until", kind.mute.Until),
-			zap.String("muted_by", kind.mute.By))
-		if kind.mute.Reason != "" {
-			fields = append(fields, zap.String("mute_reason", kind.mute.Reason))
-		}
+	l.number(zap.Uint64("letter_seq", r.LetterSeq))
+	l.text(zap.String("channel", r.Channel))
+	l.text(zap.String("slack_ts", r.SlackTS))
+	l.number(zap.Int("attempts", r.Attempts))
+	l.number(zap.Float64("latency_ms", r.Latency))
+	l.number(zap.Bool("ambiguous", r.Ambiguous))
+	l.number(zap.Bool("found_in_channel", r.Found))
+	l.number(zap.Bool("redelivered", r.Redelivered))
+	l.number(zap.Uint64("stream_seq", r.StreamSeq))
+}
+
+// text adds a field with a text.
+func (l *fieldList) text(f zap.Field) {
+	if f.String != "" {
+		*l = append(*l, f)
 	}
-	if kind.reserved > 0 {
-		fields = append(fields, zap.Int("reserved", kind.reserved))
+}
+
+// number adds a field with a number or a bool, which zap keeps as an integer that is zero for zero.
+func (l *fieldList) number(f zap.Field) {
+	if f.Integer != 0 {
+		*l = append(*l, f)
 	}
-	return fields
 }
 
 // headline is the level and the message of the line for an outcome.

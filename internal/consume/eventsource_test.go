@@ -7,8 +7,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Lines, letters and republished drops name the source as it is shown, not as the publisher wrote it.
-func TestSourceOfAnEventIsNamed(t *testing.T) {
+// Log lines, letters and republished events show the sanitised source.
+func TestEventSourceIsReported(t *testing.T) {
 	s := newFixture(t)
 	copies, err := s.conn.SubscribeSync("notify-dropped.>")
 	kit.Check(t, err)
@@ -40,7 +40,7 @@ func TestSourceOfAnEventIsNamed(t *testing.T) {
 	}
 }
 
-// A CloudEvent's identity is its whole source, not what is shown of it.
+// Deduplication compares the whole source, not the shortened form in the log.
 func TestSourcesAreComparedWhole(t *testing.T) {
 	s := newFixture(t)
 	s.started()
@@ -51,7 +51,8 @@ func TestSourcesAreComparedWhole(t *testing.T) {
 	for _, l := range s.settled(3) {
 		sources[l["source"]]++
 	}
-	if tallied := tally(s.settled(3)); tallied["sent"] != 2 || tallied["dropped duplicate"] != 1 || sources["https://ci.example/1"] != 3 {
+	tallied := tally(s.settled(3))
+	if tallied["sent"] != 2 || tallied["dropped duplicate"] != 1 || sources["https://ci.example/1"] != 3 {
 		t.Errorf("%v by %v", tallied, sources)
 	}
 }

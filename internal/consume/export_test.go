@@ -9,24 +9,27 @@ import (
 	"notifier/internal/consume/post"
 )
 
-// Hurry makes the pauses between attempts a tenth of production's, for all workers of the test binary. What
-// bounds the answer of a server, or the age of what is known, stays: it may take as long on a busy machine.
+// Hurry divides the pauses between attempts by ten for all workers of the test binary. Request timeouts and
+// the maximum age of cached state stay, because a busy machine may need them.
 func Hurry() {
 	feed.Hurry()
 	letters.Hurry()
 	post.Hurry()
 	availability.RetryPause /= 10
-	redisUntold /= 10
+	redisQuiet /= 10
 }
 
-// FirstBackoff is how long a channel is left alone after one failure, give or take 30 %.
+// FirstBackoff returns the backoff of a channel after one failure, before 30 % jitter.
 func FirstBackoff() time.Duration { return post.FirstBackoff() }
 
-// RetryPause is what lies between two attempts to reach Redis, give or take half of it.
+// RetryPause returns the pause between two attempts to reach Redis, before 50 % jitter.
 func RetryPause() time.Duration { return availability.RetryPause }
 
-// RemindEvery sets how often an outage that lasts is logged again.
+// RemindEvery sets how often a lasting outage is logged again.
 func (w *Worker) RemindEvery(d time.Duration) { w.tracker.RemindEvery(d) }
 
-// Bytes are those in flight, and the most that they have been together with those that were requested.
+// Bytes returns the bytes in flight, and the peak of bytes in flight and requested together.
 func (w *Worker) Bytes() (now, peak int64) { return w.feed.Bytes() }
+
+// DeadEvents counts the dead events without a stored letter.
+func (w *Worker) DeadEvents() int { return w.letters.Size() }

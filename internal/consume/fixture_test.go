@@ -4,6 +4,8 @@ import (
 	stdcmp "cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/decide"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
 	"notifier/internal/pattern"
@@ -25,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	kit.Overlap(24) // most of them wait
+	kit.Overlap(24) // tests mostly wait
 	consume.Hurry()
 	kit.QuietRedis()
 	goleak.VerifyTestMain(m, kit.NATSServerEnds()...)
@@ -39,15 +42,14 @@ const (
 	slackToken   = "xoxb-1234-SeCrEtToKeN"
 )
 
-// fixture is a NATS, a Redis and a fake Slack of one test's own, and the log of all workers that run against
-// them.
+// fixture holds the NATS, Redis and fake Slack of one test, and the log of all workers that use them.
 type fixture struct {
 	*testing.T
 	nats  *devstack.NATS
 	redis *redistest.Server
 	slack *devstack.Slack
 	log   *logLines
-	js    jetstream.JetStream // the publisher's view
+	js    jetstream.JetStream // the publisher's connection
 	conn  *nats.Conn
 }
 
@@ -58,7 +60,7 @@ func newFixture(t *testing.T) *fixture {
 
 func newFixtureWith(t *testing.T, start func(*testing.T) *redistest.Server) *fixture {
 	t.Helper()
-	t.Parallel() // before any server is started: only what runs takes a place and a processor
+	t.Parallel() // before any server starts, so that waiting tests hold no resources
 	store := start(t)
 	server, err := devstack.StartNATS(kit.FreeAddr(t), t.TempDir())
 	if err != nil {
@@ -83,7 +85,7 @@ func newFixtureWith(t *testing.T, start func(*testing.T) *redistest.Server) *fix
 	return s
 }
 
-// connect makes a connection as the product does, but reconnects faster.
+// connect connects like the product does, but reconnects faster.
 func (s *fixture) connect() *nats.Conn {
 	s.Helper()
 	return s.connectTo(s.nats.URL())
@@ -100,52 +102,57 @@ func (s *fixture) connectTo(url string) *nats.Conn {
 	return connection
 }
 
-// setup is what differs from test to test in a worker's settings.
+// setup holds the worker settings that tests change.
 type setup struct {
 	global, category, overrides  string
 	redisURL, natsURL            string
 	dedupe, maxAge, shutdown     time.Duration
 	maxBytes, batch, concurrency int
-	pace                         string // empty: none
-	budget                       int64  // bytes in flight; 0: the default
+	pace                         string // if empty, there is no pace
+	budget                       int64  // bytes in flight; zero means the default
 	slackTimeout                 time.Duration
-	// for how long others leave a post alone, but for a margin; 0: slackTimeout
+	// lease sets PostTimeout, from which the lease of a post follows. Zero means slackTimeout.
 	lease           time.Duration
 	channel         string
+	routes          map[string]string // channels by category, in addition to deploys
+	slackURL        string            // if empty, the fake Slack of the fixture
 	webhook         bool
 	dropped         string
 	deadLetterBytes int64
+	streamBytes     int64
 	log             *logLines
-	limiter         func(consume.Limiter) consume.Limiter // what is put around the limiter
+	limiter         func(consume.Limiter) consume.Limiter // wraps the limiter
 	group           func(category string) string
-	mutes           consume.Mutes
+	mutes           decide.Mutes
 }
 
-// replica is one worker with connections of its own.
+// replica is one worker with its own connections.
 type replica struct {
 	*consume.Worker
 	s           *fixture
 	connection  *nats.Conn
-	redisErrors *atomic.Int64 // calls to decide that have failed
+	redisErrors *atomic.Int64 // failed calls of Admit
 	cancel      context.CancelFunc
 	ended       chan struct{}
-	err         error     // what Run returned, when ended is closed
-	returned    time.Time // when it did
+	err         error     // result of Run; valid once ended is closed
+	returned    time.Time // time at which Run returned
 }
 
-// start starts a worker under limits that nothing reaches, unless changes set others. It is stopped with the
-// test.
+// start starts a worker under limits too high to reach, unless changes set others. The test's cleanup stops
+// the worker.
 func (s *fixture) start(changes ...func(*setup)) *replica {
 	s.Helper()
 	c := setup{
-		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(), natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
-		shutdown: 5 * time.Second, batch: 64, concurrency: 8, slackTimeout: 5 * time.Second, log: s.log, channel: "C0DEFAULT",
+		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(),
+		natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
+		shutdown: 5 * time.Second, batch: 64, concurrency: 8,
+		slackTimeout: 5 * time.Second, log: s.log, channel: "C0DEFAULT",
 		limiter: func(l consume.Limiter) consume.Limiter { return l },
 	}
 	for _, change := range changes {
 		change(&c)
 	}
-	client, _, err := ratelimit.OpenGuarded(c.redisURL, nil)
+	client, _, err := ratelimit.OpenGuarded(c.redisURL, nil, c.concurrency)
 	kit.Check(s.T, err)
 	overrides, err := ratelimit.ParseOverrides(c.overrides)
 	kit.Check(s.T, err)
@@ -155,8 +162,13 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 	}
 	limiter, err := ratelimit.New(client, namespace, rules, c.dedupe)
 	kit.Check(s.T, err)
-	slack := slackout.Config{Token: slackToken, APIURL: s.slack.APIURL(), Channel: c.channel, Timeout: c.slackTimeout}
-	slack.Routes = pattern.MustTable(map[string]string{"deploys": "C0DEPLOYS"})
+	slack := slackout.Config{
+		Token: slackToken, APIURL: stdcmp.Or(c.slackURL, s.slack.APIURL()),
+		Channel: c.channel, Timeout: c.slackTimeout,
+	}
+	routes := map[string]string{"deploys": "C0DEPLOYS"}
+	maps.Copy(routes, c.routes)
+	slack.Routes = pattern.MustTable(routes)
 	if c.webhook {
 		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
 	}
@@ -170,19 +182,25 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 			Pattern: subject, MaxBytes: c.maxBytes, CheckCost: rules.CheckCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
-		MaxBytes: c.budget, LongestLater: 15 * time.Minute, Channels: []string{c.channel, "C0DEPLOYS"}, Pace: rules.Pace,
-		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown, PostTimeout: stdcmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
-		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster, Log: c.log.logger(), Events: c.log.events(), Group: c.group, Mutes: c.mutes,
+		MaxBytes: c.budget, Channels: append([]string{c.channel}, slices.Sorted(maps.Values(routes))...),
+		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown,
+		PostTimeout: stdcmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
+		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster,
+		Log: c.log.logger(), Events: c.log.events(), Group: c.group, Mutes: c.mutes,
 	}
 	connection := s.connectTo(c.natsURL)
 	settings.JetStream = consume.JetStream{
-		Connection: connection, Stream: streamName, Consumer: consumerName, Subject: "notify.>", DeadLetter: "notify-dead",
-		DeadLetterBytes: c.deadLetterBytes,
+		Connection: connection, Stream: streamName, Consumer: consumerName,
+		Subject: "notify.>", DeadLetter: "notify-dead",
+		DeadLetterBytes: c.deadLetterBytes, StreamBytes: c.streamBytes,
 	}
 	worker, err := consume.New(settings)
 	kit.Check(s.T, err)
 	ctx, cancel := context.WithCancel(s.Context())
-	r := &replica{Worker: worker, s: s, connection: connection, redisErrors: &redisErrors, cancel: cancel, ended: make(chan struct{})}
+	r := &replica{
+		Worker: worker, s: s, connection: connection,
+		redisErrors: &redisErrors, cancel: cancel, ended: make(chan struct{}),
+	}
 	go func() {
 		defer close(r.ended)
 		r.err = worker.Run(ctx)
@@ -199,7 +217,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 	return r
 }
 
-// started is start, and waits until the worker is ready.
+// started starts a worker and waits until it is ready.
 func (s *fixture) started(changes ...func(*setup)) *replica {
 	s.Helper()
 	r := s.start(changes...)
@@ -207,9 +225,9 @@ func (s *fixture) started(changes ...func(*setup)) *replica {
 	return r
 }
 
-// waitsFor is why the worker waits for this; empty: it does not.
+// waitsFor returns the reason why the worker waits for a dependency, or "" if it does not wait.
 func (r *replica) waitsFor(word string) string {
-	for _, wait := range r.Waits() {
+	for _, wait := range r.Snapshot().Waits {
 		if wait.For == word {
 			return wait.Reason
 		}
@@ -217,14 +235,13 @@ func (r *replica) waitsFor(word string) string {
 	return ""
 }
 
-// stop asks the worker to end and waits for it.
+// stop cancels the worker and waits until Run returns.
 func (r *replica) stop() error {
 	r.s.Helper()
 	r.cancel()
 	return r.wait()
 }
 
-// wait waits until Run has returned.
 func (r *replica) wait() error {
 	r.s.Helper()
 	select {
@@ -236,7 +253,7 @@ func (r *replica) wait() error {
 	}
 }
 
-// crash ends a worker without a last message to NATS.
+// crash closes the NATS connection before the worker can acknowledge or return anything.
 func (r *replica) crash() {
 	r.s.Helper()
 	r.connection.Close()
@@ -250,7 +267,7 @@ func (s *fixture) limit(text string) ratelimit.Limit {
 	return limit
 }
 
-// publish stores one event; headers are pairs of name and value.
+// publish stores one event. The headers alternate names and values.
 func (s *fixture) publish(category, payload string, headers ...string) uint64 {
 	s.Helper()
 	message := nats.NewMsg("notify." + category)
@@ -265,11 +282,12 @@ func (s *fixture) publish(category, payload string, headers ...string) uint64 {
 	return ack.Sequence
 }
 
-// publishMany stores n events "event 0", "event 1", ... of one category.
+// publishMany stores n events of one category: "event 0", "event 1", and so on.
 func (s *fixture) publishMany(category string, n int) {
 	s.Helper()
 	for i := range n {
-		_, err := s.js.PublishAsync("notify."+category, fmt.Appendf(nil, "event %d", i), jetstream.WithStallWait(kit.Patience))
+		text := fmt.Appendf(nil, "event %d", i)
+		_, err := s.js.PublishAsync("notify."+category, text, jetstream.WithStallWait(kit.Patience))
 		kit.Check(s.T, err)
 		if i%1000 == 999 {
 			<-s.js.PublishAsyncComplete()
@@ -278,10 +296,12 @@ func (s *fixture) publishMany(category string, n int) {
 	<-s.js.PublishAsyncComplete()
 }
 
-// createStream creates the stream before any worker does.
+// createStream creates the stream before a worker does.
 func (s *fixture) createStream(change func(*jetstream.StreamConfig)) jetstream.Stream {
 	s.Helper()
-	config := jetstream.StreamConfig{Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy}
+	config := jetstream.StreamConfig{
+		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy,
+	}
 	if change != nil {
 		change(&config)
 	}
@@ -290,11 +310,13 @@ func (s *fixture) createStream(change func(*jetstream.StreamConfig)) jetstream.S
 	return stream
 }
 
-// createConsumer creates stream and consumer before any worker does.
+// createConsumer creates the stream and the consumer before a worker does.
 func (s *fixture) createConsumer(change func(*jetstream.ConsumerConfig)) {
 	s.Helper()
 	stream := s.createStream(nil)
-	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
+	config := jetstream.ConsumerConfig{
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1,
+	}
 	change(&config)
 	_, err := stream.CreateConsumer(s.Context(), config)
 	kit.Check(s.T, err)
@@ -316,8 +338,7 @@ func (s *fixture) consumerInfo() *jetstream.ConsumerInfo {
 	return consumer.CachedInfo()
 }
 
-// expectNothingLeft waits until the server has every acknowledgement: nothing in the stream, nothing handed
-// out.
+// expectNothingLeft waits until the stream is empty and no event is unacknowledged.
 func (s *fixture) expectNothingLeft() {
 	s.Helper()
 	s.eventually("nothing is left in the stream and nothing is unacknowledged", func() bool {
@@ -326,7 +347,7 @@ func (s *fixture) expectNothingLeft() {
 	})
 }
 
-// charged is how many slots are taken over all categories.
+// charged returns the number of slots in use over all categories.
 func (s *fixture) charged() int {
 	s.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
@@ -336,7 +357,6 @@ func (s *fixture) charged() int {
 	return int(slots)
 }
 
-// expectCharged checks how many slots are taken over all categories.
 func (s *fixture) expectCharged(want int) {
 	s.Helper()
 	if got := s.charged(); got != want {
@@ -344,7 +364,7 @@ func (s *fixture) expectCharged(want int) {
 	}
 }
 
-// expectOutcomes compares the outcomes and reasons of lines.
+// expectOutcomes compares the number of lines per outcome and reason.
 func (s *fixture) expectOutcomes(want map[string]int, lines []line) {
 	s.Helper()
 	if diff := cmp.Diff(want, tally(lines)); diff != "" {
@@ -352,7 +372,8 @@ func (s *fixture) expectOutcomes(want map[string]int, lines []line) {
 	}
 }
 
-// expectLine waits for the line of an event, and compares some of its fields; nil: it has none.
+// expectLine waits for the line of an event and compares the fields in want. A nil value means that the
+// line lacks the field.
 func (s *fixture) expectLine(id string, want line) {
 	s.Helper()
 	got, seen := s.lineOf(id), line{}
@@ -364,19 +385,17 @@ func (s *fixture) expectLine(id string, want line) {
 	}
 }
 
-// expectReady waits until the worker is ready.
 func (r *replica) expectReady() {
 	r.s.Helper()
 	r.s.eventually("the worker is ready", func() bool { return len(r.Ready(r.s.Context())) == 0 })
 }
 
-// eventually is kit's.
 func (s *fixture) eventually(what string, holds func() bool) {
 	s.Helper()
 	kit.Eventually(s.T, what, holds)
 }
 
-// settled waits until so many events are settled, checks that there are no more, and returns their lines.
+// settled waits for n settled events, checks that there are not more, and returns their lines.
 func (s *fixture) settled(n int) []line {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d events are settled", n), func() bool { return len(s.log.settled()) >= n })
@@ -387,7 +406,7 @@ func (s *fixture) settled(n int) []line {
 	return lines
 }
 
-// posted is how often each text is in the fake Slack.
+// posted counts the messages in Slack by text.
 func (s *fixture) posted() map[string]int {
 	texts := map[string]int{}
 	for _, message := range s.slack.Messages() {
@@ -396,7 +415,7 @@ func (s *fixture) posted() map[string]int {
 	return texts
 }
 
-// expectEachPostedOnce checks that n texts are in Slack, none of them twice.
+// expectEachPostedOnce checks that Slack has n messages, all with different texts.
 func (s *fixture) expectEachPostedOnce(n int) {
 	s.Helper()
 	texts := s.posted()

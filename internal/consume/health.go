@@ -4,22 +4,20 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/consume/post"
+	"notifier/internal/snapshot"
 	"notifier/internal/term"
 )
 
-// What others ask of a running worker: is it alive, is it ready, what is it waiting for, what has it lost.
-
 func (w *Worker) stamp() { w.progress.Store(time.Now().UnixNano()) }
 
-// stalledAfter is how long the loop may show no sign of life. It shows one at least every few seconds,
-// whatever it is waiting for.
+// stalledAfter bounds the silence of the loop, which otherwise gives a sign of life every few seconds.
 const stalledAfter = 30 * time.Second
 
-// Live is nil while the loop makes progress. It depends on no neighbour: waiting for one is progress.
+// Live returns nil while the loop makes progress. Waiting for Redis, Slack or NATS is progress.
 func (w *Worker) Live() error {
 	if silence := time.Since(time.Unix(0, w.progress.Load())); silence > stalledAfter {
 		return fmt.Errorf("the loop has made no progress for %s", silence.Round(time.Second))
@@ -27,15 +25,14 @@ func (w *Worker) Live() error {
 	return nil
 }
 
-// Ready lists why this worker cannot do its job at the moment; empty: it can. A Slack that takes no posts is
-// a wait and no reason, unless it refuses the credentials, nor is a dead-letter stream that refuses letters,
-// unless the dead events fill the worker, so that it reads no more. It asks Redis, and answers within a
-// second.
+// Ready lists the reasons why this worker cannot do its job at the moment. A Slack that takes no posts is no
+// reason, nor is a dead-letter stream that stores no letters, unless their events fill the worker. Refused
+// credentials are one. Ready pings Redis, and returns within a second.
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
 	for _, wait := range w.tracker.Waits(
 		availability.NATS, availability.Consumer, availability.Redis,
-		availability.Credentials, availability.Backlog,
+		availability.Credentials, availability.Log,
 	) {
 		reasons = append(reasons, reasonLine(wait.For, wait.Reason))
 	}
@@ -46,74 +43,70 @@ func (w *Worker) Ready(ctx context.Context) []string {
 			reasons = append(reasons, reasonLine(wait.For, reason))
 		}
 	}
+	reasons = append(reasons, w.noRoom()...)
 	if !w.running.Load() || (!w.feed.IsBound() && len(reasons) == 0) {
 		reasons = append(reasons, "worker: starting or stopping")
 	}
-	if !w.tracker.Unavailable(availability.NATS) {
-		if err := within(ctx, w.settings.JetStream.connection().Unreachable); err != nil {
-			reasons = append(reasons, reasonLine(availability.NATS.String(), err.Error()))
+	return append(reasons, w.unreachable(ctx)...)
+}
+
+// noRoom returns a reason if events for slow channels fill the worker, so that it reads no more. It names the
+// channel with the most.
+func (w *Worker) noRoom() (reasons []string) {
+	if !w.feed.Full() {
+		return nil
+	}
+	delayed, largest := 0, snapshot.Channel{}
+	for _, c := range w.sender.Channels() {
+		if c.Why == "" {
+			continue
+		}
+		delayed += c.Queued
+		if c.Queued > largest.Queued {
+			largest = c
 		}
 	}
+	if delayed < w.feed.Held()/2 || delayed == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("worker: no room is left beside %s for slow channels, most of them for %s",
+		term.Count(delayed, "event"), largest.Name)}
+}
+
+// readyTimeout leaves a distant Redis time for a new connection, which takes five round trips.
+const readyTimeout = 900 * time.Millisecond
+
+// unreachable pings NATS and Redis concurrently, and skips servers that are known to be unavailable.
+func (w *Worker) unreachable(ctx context.Context) (reasons []string) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	var natsErr, redisErr error
+	var asking sync.WaitGroup
+	if !w.tracker.Unavailable(availability.NATS) {
+		asking.Go(func() { natsErr = w.settings.JetStream.connection().Unreachable(ctx) })
+	}
 	if !w.tracker.Unavailable(availability.Redis) {
-		if err := within(ctx, w.settings.Limiter.Ready); err != nil {
-			reasons = append(reasons, reasonLine(availability.Redis.String(), err.Error()))
-		}
+		asking.Go(func() { redisErr = w.settings.Limiter.Ready(ctx) })
+	}
+	asking.Wait()
+	if natsErr != nil {
+		reasons = append(reasons, reasonLine(availability.NATS.String(), natsErr.Error()))
+	}
+	if redisErr != nil {
+		reasons = append(reasons, reasonLine(availability.Redis.String(), redisErr.Error()))
 	}
 	return reasons
 }
 
-// within gives a question half a second, so that one without an answer leaves time for the other.
-func within(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second/2)
-	defer cancel()
-	return ask(ctx)
-}
-
-// reasonLine names what is unavailable once, also where the error does.
+// reasonLine begins a reason with the dependency's word, once.
 func reasonLine(what, reason string) string {
 	return what + ": " + strings.TrimPrefix(reason, what+": ")
 }
 
-// Holds is how many events are in flight: everything that has arrived and is not settled.
-func (w *Worker) Holds() int { return w.feed.Held() }
-
-// Held is how many events wait for each of availability.Words, and for post.WaitPace; 0 where none does.
-// Those that were handed back to the server for later are held too.
-func (w *Worker) Held() map[string]int {
-	return post.Held(w.Holds(), w.letters.Size(), w.Waits(), w.Unposted())
-}
-
-// Unposted lists what waits in each channel's lane, by channel in alphabetical order.
-func (w *Worker) Unposted() []post.Unposted { return w.sender.Unposted() }
-
-// DeadEvents is how many dead events wait until their letters are stored.
-func (w *Worker) DeadEvents() int { return w.letters.Size() }
-
-// heldFor is how many events a line about a dependency shows: dead events for the dead-letter stream, else
-// everything in flight.
+// heldFor counts the events that wait for a dependency.
 func (w *Worker) heldFor(d availability.Dependency) int {
 	if d == availability.DeadLetters {
 		return w.letters.Size()
 	}
 	return w.feed.Held()
 }
-
-// Failing lists a few of the events that Slack has not taken, and that are tried again.
-func (w *Worker) Failing() []post.Failing { return w.sender.Failing() }
-
-// Waits lists what the worker is waiting for, in alphabetical order. It may name several channels.
-func (w *Worker) Waits() []availability.Wait { return w.tracker.Waits() }
-
-// Pending is how many events are in the stream that no replica has pulled yet. It asks NATS.
-func (w *Worker) Pending(ctx context.Context) (uint64, error) { return w.feed.Pending(ctx) }
-
-// Unpublished is how many dropped events could not be republished to Settings.DroppedSubject.
-func (w *Worker) Unpublished() int64 {
-	if w.republisher == nil {
-		return 0
-	}
-	return w.republisher.unpublished.Load()
-}
-
-// RefusedChannels are the channels that refuse every message at the moment, each with Slack's error code.
-func (w *Worker) RefusedChannels() map[string]string { return w.sender.RefusedChannels() }

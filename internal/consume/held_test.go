@@ -8,8 +8,8 @@ import (
 	"notifier/internal/devstack"
 )
 
-// While an event is in flight, waiting or being posted, the server is informed: it redelivers nothing,
-// however short AckWait is.
+// The worker reports progress for every event in flight, so the server redelivers nothing, however short
+// AckWait is.
 func TestEventsInFlightAreKeptAlive(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]devstack.Behaviour{

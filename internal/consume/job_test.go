@@ -30,7 +30,8 @@ func TestReplicasShareTheLimits(t *testing.T) {
 		case "dropped":
 			want := map[any]string{"global": "20/30m", "category": "4/30m"}[l["reason"]]
 			if want == "" || l["limit"] != want {
-				t.Errorf("dropped for %v with limit %v, expected global with 20/30m or category with 4/30m", l["reason"], l["limit"])
+				t.Errorf("dropped for %v with limit %v, expected global with 20/30m or category with 4/30m",
+					l["reason"], l["limit"])
 			}
 		}
 	}

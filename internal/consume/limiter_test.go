@@ -10,7 +10,7 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// countingLimiter counts the calls that have failed to decide.
+// countingLimiter counts failed calls of Admit.
 type countingLimiter struct {
 	consume.Limiter
 	failed *atomic.Int64
@@ -24,7 +24,7 @@ func (l countingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) (
 	return decisions, err
 }
 
-// refusingLimiter refuses the events with these ids, and asks the real limiter about all others.
+// refusingLimiter refuses the listed events and leaves all others to the real limiter.
 type refusingLimiter struct {
 	consume.Limiter
 	byID map[string]ratelimit.Decision
@@ -40,12 +40,12 @@ func (l refusingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) (
 	return decisions, err
 }
 
-// latchingLimiter answers one post that its channel is paused for ten minutes, and fails the other one when
-// that has been taken note of.
+// latchingLimiter pauses the workspace for ten minutes on the second Begin. The first Begin fails once
+// noted is closed.
 type latchingLimiter struct {
 	consume.Limiter
 	begun *atomic.Int64
-	noted chan struct{} // closed then
+	noted chan struct{} // closed once the pause has been noted
 }
 
 func (l latchingLimiter) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
@@ -54,7 +54,22 @@ func (l latchingLimiter) Begin(ctx context.Context, post ratelimit.Post) (rateli
 		<-l.noted
 		return ratelimit.Permit{}, errors.New("redis: i/o timeout")
 	case 2:
-		return ratelimit.Permit{Status: ratelimit.ChannelPaused, Wait: 10 * time.Minute}, nil
+		return ratelimit.Permit{Status: ratelimit.WorkspacePaused, Wait: 10 * time.Minute}, nil
 	}
 	return l.Limiter.Begin(ctx, post)
+}
+
+// distantReady delays Ready to simulate a distant Redis.
+type distantReady struct {
+	consume.Limiter
+	away time.Duration
+}
+
+func (l distantReady) Ready(ctx context.Context) error {
+	select {
+	case <-time.After(l.away):
+		return l.Limiter.Ready(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -15,7 +15,7 @@ import (
 	"notifier/test/kit"
 )
 
-// some replaces, in an expected line, a value that differs from run to run: a number or a text.
+// some stands for a number or text that differs from run to run.
 type some string
 
 const (
@@ -23,7 +23,7 @@ const (
 	aText   some = "a text"
 )
 
-// expectWholeLine compares all fields of a line but its time.
+// expectWholeLine compares all fields of a line except the time.
 func expectWholeLine(t *testing.T, want, got line) {
 	t.Helper()
 	seen := line{}
@@ -47,7 +47,7 @@ func expectWholeLine(t *testing.T, want, got line) {
 	}
 }
 
-// lineOf is the one line of an event.
+// lineOf waits for the line of an event and checks that there is only one.
 func (s *fixture) lineOf(id string) line {
 	s.Helper()
 	var found []line
@@ -66,7 +66,7 @@ func (s *fixture) lineOf(id string) line {
 	return found[0]
 }
 
-func TestTheLineOfASentEvent(t *testing.T) {
+func TestSentEventLine(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
@@ -80,7 +80,7 @@ func TestTheLineOfASentEvent(t *testing.T) {
 	}
 }
 
-func TestTheLineOfAnEventSentByAWebhook(t *testing.T) {
+func TestWebhookEventLine(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.webhook = true })
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
@@ -100,7 +100,7 @@ func TestEventWithoutIDIsNamedByItsSequence(t *testing.T) {
 	}
 }
 
-func TestTheLinesOfDroppedEvents(t *testing.T) {
+func TestDroppedEventLines(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.global, c.category, c.maxAge = "2/30m", "1/30m+5/1h", time.Hour })
 	dropped := func(id, category, reason string, seq float64) line {
@@ -126,7 +126,9 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 	expectWholeLine(t, limited(dropped("by-global", "other.kind", "global", 4), "2/30m"), s.lineOf("by-global"))
 
 	s.publish("errors", `{"id":"old","text":"x","time":"2020-01-01T00:00:00Z"}`)
-	expectWholeLine(t, dropped("old", "errors", "expired", 5), s.lineOf("old"))
+	want := dropped("old", "errors", "expired", 5)
+	want["age_s"], want["max_age_s"] = aNumber, 3600.0
+	expectWholeLine(t, want, s.lineOf("old"))
 
 	s.publish("errors", `{"id":"first","text":"x"}`)
 	expectWholeLine(t, dropped("first", "errors", "duplicate", 6), s.settled(6)[5])
@@ -136,14 +138,16 @@ func TestTheLinesOfDroppedEvents(t *testing.T) {
 	s.expectCharged(2)
 }
 
-// What a group's limit or a reserve refuses says so, and each line of a category whose group has a limit
-// names the group.
-func TestTheLinesOfGroupsAndReserves(t *testing.T) {
+// A refusal names the group limit or the reserve. Lines name the group only if the group has a limit.
+func TestGroupAndReserveLines(t *testing.T) {
 	s := newFixture(t)
 	refusals := map[string]ratelimit.Decision{
 		"by-group": {Verdict: ratelimit.Group, Tier: s.limit("50/30m")[0], Used: 50, RetryAfter: 1_118 * time.Millisecond},
-		"reserved": {Verdict: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true, RetryAfter: 604_800_000_001 * time.Microsecond},
-		"fixed":    {Verdict: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
+		"reserved": {
+			Verdict: ratelimit.Global, Tier: s.limit("1000/24h:15m")[0], Used: 990, Reserved: 10, AtLeast: true,
+			RetryAfter: 604_800_000_001 * time.Microsecond,
+		},
+		"fixed": {Verdict: ratelimit.Category, Tier: s.limit("200/24h:fixed")[0], Used: 200, RetryAfter: time.Microsecond},
 	}
 	s.started(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return refusingLimiter{l, refusals} }
@@ -157,7 +161,8 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	dropped := func(id, category, reason, limit string, wait, seq float64) line {
 		return line{
 			"level": "info", "msg": "notification dropped", "outcome": "dropped", "reason": reason,
-			"event_id": id, "category": category, "subject": "notify." + category, "stream_seq": seq, "limit": limit, "retry_after_s": wait,
+			"event_id": id, "category": category, "subject": "notify." + category,
+			"stream_seq": seq, "limit": limit, "retry_after_s": wait,
 		}
 	}
 	s.publish("team-a.job1", "x", "Nats-Msg-Id", "by-group")
@@ -188,13 +193,13 @@ func TestTheLinesOfGroupsAndReserves(t *testing.T) {
 	}
 }
 
-func TestTheLinesOfDeadEvents(t *testing.T) {
+func TestDeadEventLines(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	dead := func(id, reason string, seq float64) line {
 		return line{
 			"level": "warn", "msg": "notification dead", "outcome": "dead", "reason": reason, "detail": aText,
-			"event_id": id, "category": "errors", "subject": "notify.errors", "stream_seq": seq,
+			"event_id": id, "category": "errors", "subject": "notify.errors", "stream_seq": seq, "letter_seq": seq,
 		}
 	}
 	s.publish("errors", `{"text":`, "Nats-Msg-Id", "broken")
@@ -209,8 +214,8 @@ func TestTheLinesOfDeadEvents(t *testing.T) {
 	expectWholeLine(t, want, s.lineOf("rejected"))
 }
 
-// The line comes before the acknowledgement: while it is written the event is still in the work queue, and a
-// dead letter is already safe.
+// The line precedes the acknowledgement: the event is still in the stream, and a dead letter is already
+// stored.
 func TestLineIsWrittenBeforeTheAck(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
@@ -242,8 +247,8 @@ func TestLineIsWrittenBeforeTheAck(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// No outcome and no trouble may bring a payload's text or a secret into the log, at any level.
-func TestNoLineHoldsATextOrASecret(t *testing.T) {
+// Neither payload text nor secrets reach the log, whatever the outcome or error.
+func TestLogHoldsNoTextOrSecret(t *testing.T) {
 	t.Parallel()
 	const text = "tOp-SeCrEt-text"
 	for _, way := range []string{"token", "webhook"} {
@@ -266,7 +271,9 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 			s.settled(6)
 			kit.Check(t, s.slack.Close())
 			s.publish("errors", text)
-			s.eventually("the absence of Slack is logged", func() bool { return len(s.log.waits("slack")) > 1 })
+			s.eventually("the absence of Slack is logged", func() bool {
+				return len(s.log.waits("slack")) > 1
+			})
 
 			secret := s.slack.WebhookURL()[strings.LastIndex(s.slack.WebhookURL(), "/")+1:]
 			for _, forbidden := range []string{text, slackToken, secret, "/services/"} {
@@ -278,7 +285,7 @@ func TestNoLineHoldsATextOrASecret(t *testing.T) {
 	}
 }
 
-func TestNoLineHoldsThePasswordOfNATS(t *testing.T) {
+func TestLogHoldsNoNATSPassword(t *testing.T) {
 	s := newFixture(t)
 	s.nats.Stop()
 	address, err := url.Parse(s.nats.URL())

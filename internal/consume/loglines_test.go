@@ -3,29 +3,33 @@ package consume_test
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// logLines takes the log as JSON lines.
+var errNoSpace = &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}
+
+// logLines collects the log, one JSON object a line.
 type logLines struct {
-	onLine func(line) // called for each line before it counts as written; may be nil
+	onLine func(line)  // called for each line before it counts as written; may be nil
+	broken atomic.Bool // if set, event lines cannot be written
 
 	mu    sync.Mutex
 	lines []line
 	raw   bytes.Buffer
 }
 
-// line is one line of the log.
 type line map[string]any
 
 func (j *logLines) logger() *zap.Logger { return loggerTo(j) }
 
-// events is the logger for the lines of events. Like that of the program it is buffered: a line that is not
-// synced is not written.
+// events returns the logger for event lines. As in the program, lines are buffered until Sync.
 func (j *logLines) events() *zap.Logger { return loggerTo(&untilSynced{to: j}) }
 
 func loggerTo(to zapcore.WriteSyncer) *zap.Logger {
@@ -33,7 +37,7 @@ func loggerTo(to zapcore.WriteSyncer) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder, to, zapcore.DebugLevel))
 }
 
-// untilSynced keeps lines until it is synced.
+// untilSynced buffers lines until Sync.
 type untilSynced struct {
 	to *logLines
 
@@ -51,6 +55,9 @@ func (u *untilSynced) Write(text []byte) (int, error) {
 func (u *untilSynced) Sync() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.to.broken.Load() {
+		return errNoSpace
+	}
 	for _, text := range u.kept {
 		if _, err := u.to.Write(text); err != nil {
 			return err
@@ -90,7 +97,7 @@ func (j *logLines) named(prefix string) []line {
 
 func (j *logLines) settled() []line { return j.named("notification ") }
 
-// waits are the lines that report that something is unavailable.
+// waits returns the lines that report a dependency as unavailable.
 func (j *logLines) waits(what string) []line {
 	var found []line
 	for _, l := range j.named("waiting") {
@@ -112,7 +119,6 @@ func (j *logLines) tail(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n-1):], "")
 }
 
-// tally counts lines by outcome and reason.
 func tally(lines []line) map[string]int {
 	count := map[string]int{}
 	for _, l := range lines {

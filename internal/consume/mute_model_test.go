@@ -14,13 +14,13 @@ import (
 	"notifier/test/kit"
 )
 
-// TestMutesAreLikeTheModel publishes at random while mutes are set and ended, on one replica before the other
-// one, and compares what becomes of each event with a model: it is sent, or dropped as muted if it can have
-// been, and just the sent ones hold slots.
+// TestMutesFollowTheModel publishes at random while mutes begin and end, on one replica earlier than on the
+// other. It compares each outcome with a model: an event is sent, or dropped as muted if a mute may have
+// applied. Only sent events hold slots.
 //
-// Events wait in the lanes for a pace, and now and then for Slack's pause, and come to another replica when
-// one stops.
-func TestMutesAreLikeTheModel(t *testing.T) {
+// Events wait in the lanes for the pace and occasionally for a Slack pause, and move to another replica
+// when one stops.
+func TestMutesFollowTheModel(t *testing.T) {
 	seed := time.Now().UnixNano()
 	if given, err := strconv.ParseInt(os.Getenv("NOTIFIER_MUTE_SEED"), 10, 64); err == nil {
 		seed = given
@@ -50,18 +50,18 @@ type muteHistory struct {
 	*fixture
 	chance     *rand.Rand
 	replicas   [2]*replica
-	mutes      [2]*muteSwitch // what each of them follows
+	mutes      [2]*muteSwitch // of each replica
 	categories map[string]*mutedCategory
 	events     []*mutedEvent
 	pauses     int
 	stops      int
 }
 
-// mutedCategory is what the model knows of a category.
+// mutedCategory is the model of a category.
 type mutedCategory struct {
-	muted [2]bool // on which replicas
-	// Since all replicas have muted it no post begins any more. So many were sent by then, and at most one for
-	// each replica is on its way.
+	muted [2]bool // by replica
+	// sent counts the messages in Slack at the moment when the last replica muted the category. Afterwards
+	// each replica may finish at most one post.
 	sent int
 }
 
@@ -69,15 +69,17 @@ func (c *mutedCategory) everywhere() bool { return c.muted[0] && c.muted[1] }
 
 func (c *mutedCategory) anywhere() bool { return c.muted[0] || c.muted[1] }
 
-// mutedEvent is an event, and what can become of it.
+// mutedEvent is an event with its allowed outcomes.
 type mutedEvent struct {
 	id, category string
 	cost         int
-	may          bool // be dropped as muted: a replica had muted its category while it was not settled for sure
-	must         bool // be: all had when it was published, and none has ended that before it was settled
+	// may allows the outcome "muted": a replica muted the category while the event was possibly unsettled.
+	may bool
+	// must requires the outcome "muted": all replicas muted the category from publication to settlement.
+	must bool
 }
 
-// scarce is a category whose limit is met. What a mute gives back others take.
+// scarce is a category at its limit. Other events take the slots that a mute refunds.
 const (
 	scarce      = "scarce"
 	scarceLimit = 6
@@ -95,7 +97,7 @@ func newMuteHistory(t *testing.T, chance *rand.Rand) *muteHistory {
 	return m
 }
 
-// another is a replica that posts one event after the other, at a pace: so events wait.
+// another starts a replica that posts one event at a time at a slow pace, so that events queue.
 func (m *muteHistory) another(i int) *replica {
 	return m.started(with(m.mutes[i]), func(c *setup) {
 		c.concurrency, c.pace, c.overrides = 1, "1/15ms", fmt.Sprintf("%s=%d/30m", scarce, scarceLimit)
@@ -132,12 +134,15 @@ func (m *muteHistory) step() {
 
 func (m *muteHistory) publishOne() {
 	category, of := m.any()
-	e := &mutedEvent{id: fmt.Sprintf("e%d", len(m.events)), category: category, cost: 1 + m.chance.IntN(3), may: of.anywhere(), must: of.everywhere()}
+	e := &mutedEvent{
+		id: fmt.Sprintf("e%d", len(m.events)), category: category,
+		cost: 1 + m.chance.IntN(3), may: of.anywhere(), must: of.everywhere(),
+	}
 	m.publish(category, fmt.Sprintf(`{"text":%q,"cost":%d}`, e.id, e.cost), "Nats-Msg-Id", e.id)
 	m.events = append(m.events, e)
 }
 
-// mute lets one replica or both follow a mute.
+// mute applies a mute to some of the replicas.
 func (m *muteHistory) mute(category string, of *mutedCategory) {
 	before, settled := of.everywhere(), m.outcomes()
 	for i := range m.mutes {
@@ -154,8 +159,8 @@ func (m *muteHistory) mute(category string, of *mutedCategory) {
 	}
 }
 
-// unmute lets one replica or both follow the end of a mute. What may only be dropped is settled before, now
-// and then.
+// unmute ends a mute on some of the replicas. Half of the time it first waits for events that must be
+// dropped.
 func (m *muteHistory) unmute(category string, of *mutedCategory) {
 	if of.everywhere() {
 		m.expectQuiet(category, of)
@@ -180,12 +185,12 @@ func (m *muteHistory) unmute(category string, of *mutedCategory) {
 	}
 }
 
-// expectQuiet expects that nothing but what was on its way has been sent since all replicas have muted a
-// category.
+// expectQuiet checks that only posts already under way completed after the last replica muted the category.
 func (m *muteHistory) expectQuiet(category string, of *mutedCategory) {
 	m.Helper()
 	if sent := m.sentOf(category) - of.sent; sent > len(m.replicas) {
-		m.Errorf("%d events of %s were sent after all replicas had muted it, expected at most %d", sent, category, len(m.replicas))
+		m.Errorf("%d events of %s were sent after all replicas had muted it, expected at most %d",
+			sent, category, len(m.replicas))
 	}
 }
 
@@ -196,7 +201,7 @@ func (m *muteHistory) expectMuted(e *mutedEvent) {
 	}
 }
 
-// sentOf is how many events of a category are in Slack.
+// sentOf counts the messages of a category in Slack.
 func (m *muteHistory) sentOf(category string) int {
 	posted, sent := m.posted(), 0
 	for _, e := range m.events {
@@ -207,7 +212,7 @@ func (m *muteHistory) sentOf(category string) int {
 	return sent
 }
 
-// outcomes are those of the settled events, by their ids.
+// outcomes returns the outcome or reason of each settled event, by ID.
 func (m *muteHistory) outcomes() map[string]string {
 	outcomes := map[string]string{}
 	for _, l := range m.log.settled() {
@@ -220,7 +225,7 @@ func (m *muteHistory) outcomes() map[string]string {
 	return outcomes
 }
 
-// finish waits until all events are settled, and compares each with the model.
+// finish waits until all events are settled and compares each with the model.
 func (m *muteHistory) finish() {
 	lines := m.settled(len(m.events))
 	for category, of := range m.categories {

@@ -12,14 +12,15 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/steering"
+	"notifier/test/kit"
 	"notifier/test/redistest"
 )
 
-// muteSwitch mutes categories when a test says so.
+// muteSwitch mutes categories on demand.
 type muteSwitch struct {
 	mu    sync.Mutex
 	muted map[string]*steering.Order
-	fails int // how often Load fails
+	fails int // remaining failures of Load
 }
 
 func newMuteSwitch(categories ...string) *muteSwitch {
@@ -32,7 +33,10 @@ func (m *muteSwitch) mute(categories ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, category := range categories {
-		m.muted[category] = &steering.Order{Kind: steering.Mute, Target: category, Until: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), By: "alice@ops", Reason: "noise"}
+		m.muted[category] = &steering.Order{
+			Kind: steering.Mute, Target: category,
+			Until: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC), By: "alice@ops", Reason: "noise",
+		}
 	}
 }
 
@@ -61,7 +65,7 @@ func (m *muteSwitch) Muted(category string) (*steering.Order, bool) {
 
 func with(m *muteSwitch) func(*setup) { return func(c *setup) { c.mutes = m } }
 
-// countedCalls counts all calls of the limiter that are about events.
+// countedCalls counts the limiter calls that concern events.
 type countedCalls struct {
 	consume.Limiter
 	n *atomic.Int64
@@ -82,9 +86,8 @@ func (l countedCalls) InFlight(ctx context.Context, request ratelimit.Request) (
 	return l.Limiter.InFlight(ctx, request)
 }
 
-// A storm of muted events is dropped without one call of Redis, each with a line that says by whom, until
-// when and why.
-func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
+// Each line still names the operator, the end and the reason of the mute.
+func TestMutedEventsCostNoRedisCall(t *testing.T) {
 	s := newFixture(t)
 	var calls atomic.Int64
 	mutes := newMuteSwitch("errors")
@@ -94,7 +97,10 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	s.publishMany("errors", 300)
 	lines := s.settled(300)
 	s.expectOutcomes(map[string]int{"dropped muted": 300}, lines)
-	for name, want := range map[string]any{"mute": "errors", "muted_until": "2026-11-22T03:00:00.000000Z", "muted_by": "alice@ops", "mute_reason": "noise"} {
+	fields := map[string]any{
+		"mute": "errors", "muted_until": "2026-11-22T03:00:00.000000Z", "muted_by": "alice@ops", "mute_reason": "noise",
+	}
+	for name, want := range fields {
 		if lines[0][name] == nil || name != "muted_until" && lines[0][name] != want {
 			t.Errorf("%s: %v, expected %v", name, lines[0][name], want)
 		}
@@ -110,8 +116,8 @@ func TestMutedEventsAreDroppedWithoutACall(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// mutedWhileWaiting mutes a category of which 20 events wait for their channel's pace, before one of another
-// category.
+// mutedWhileWaiting mutes a category while 20 of its events wait for the channel's pace, ahead of one event
+// of another category.
 func (s *fixture) mutedWhileWaiting(changes ...func(*setup)) {
 	s.Helper()
 	mutes := newMuteSwitch()
@@ -122,8 +128,7 @@ func (s *fixture) mutedWhileWaiting(changes ...func(*setup)) {
 	mutes.mute("noise")
 }
 
-// unanswered is a limiter whose refunds are made twice, as they are when the answer to the first call was
-// lost.
+// unanswered repeats each refund, as a worker does if the reply to the first call was lost.
 type unanswered struct{ consume.Limiter }
 
 func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error) {
@@ -133,7 +138,7 @@ func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known
 	return l.Limiter.Refund(ctx, request, known)
 }
 
-// What waits is dropped as well where the answer to its refund was lost: it has nothing left to give back.
+// The repeated refund finds nothing to release; the event is still dropped.
 func TestMuteDropsAfterALostRefund(t *testing.T) {
 	s := newFixture(t)
 	s.mutedWhileWaiting(func(c *setup) {
@@ -144,8 +149,7 @@ func TestMuteDropsAfterALostRefund(t *testing.T) {
 	}
 }
 
-// An event that a worker had admitted when it died is refunded and dropped by the next one.
-func TestMuteRefundsADeadWorkersEvents(t *testing.T) {
+func TestMuteRefundsEventsOfACrashedWorker(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(quick, func(c *setup) { c.concurrency = 1 })
@@ -157,7 +161,9 @@ func TestMuteRefundsADeadWorkersEvents(t *testing.T) {
 	first.crash()
 	before := len(s.log.settled())
 	s.started(quick, with(newMuteSwitch("deploys")))
-	s.eventually("all that were not posted are dropped", func() bool { return tally(s.log.settled()[before:])["dropped muted"] >= 5 })
+	s.eventually("all that were not posted are dropped", func() bool {
+		return tally(s.log.settled()[before:])["dropped muted"] >= 5
+	})
 	for _, l := range s.log.settled()[before:] {
 		if l["outcome"] == "dropped" && l["redelivered"] != true {
 			t.Errorf("line %v, expected a redelivery", l)
@@ -166,7 +172,6 @@ func TestMuteRefundsADeadWorkersEvents(t *testing.T) {
 	s.eventually("only what was posted is charged", func() bool { return s.charged() <= 4 })
 }
 
-// An event that is in Slack already is no muted one, whatever is muted when it is delivered again.
 func TestMuteDoesNotHideASentEvent(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -177,8 +182,8 @@ func TestMuteDoesNotHideASentEvent(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// A post that has begun goes on: it may be in Slack.
-func TestABegunPostGoesOn(t *testing.T) {
+// The post may have reached Slack, so the mute no longer applies.
+func TestMuteDoesNotStopABegunPost(t *testing.T) {
 	s := newFixture(t)
 	s.dieWhilePosting()
 	s.started(quick, with(newMuteSwitch("errors")))
@@ -186,8 +191,8 @@ func TestABegunPostGoesOn(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// An event whose post has failed for a known reason is dropped when its turn comes again.
-func TestAFailedPostIsDroppedByAMute(t *testing.T) {
+// The first attempt certainly failed, so the mute applies at the next turn.
+func TestMuteDropsAFailedPost(t *testing.T) {
 	s := newFixture(t)
 	mutes := newMuteSwitch()
 	s.started(with(mutes))
@@ -204,8 +209,7 @@ func TestAFailedPostIsDroppedByAMute(t *testing.T) {
 	}
 }
 
-// Nothing is read before the worker knows what is muted.
-func TestAWorkerReadsTheMutesFirst(t *testing.T) {
+func TestMutesLoadBeforeEvents(t *testing.T) {
 	s := newFixture(t)
 	mutes := newMuteSwitch("errors")
 	mutes.fails = 2
@@ -218,9 +222,8 @@ func TestAWorkerReadsTheMutesFirst(t *testing.T) {
 	}
 }
 
-// What waits in the lanes while Redis is away is dropped at its turn, when Redis is back: none is lost, and
-// what arrives is dropped meanwhile.
-func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
+// Queued events are dropped at their turn once Redis is back. New events are dropped during the outage.
+func TestMuteDuringRedisOutage(t *testing.T) {
 	s := newFixtureWith(t, func(t *testing.T) *redistest.Server {
 		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
 	})
@@ -231,9 +234,80 @@ func TestRedisIsAwayWhenAMuteBegins(t *testing.T) {
 	s.redis.Stop(t)
 	mutes.mute("noise")
 	s.publishMany("noise", 5)
-	s.eventually("what arrives is dropped", func() bool { return tally(s.log.settled())["dropped muted"] == 5 })
+	s.eventually("what arrives is dropped", func() bool {
+		return tally(s.log.settled())["dropped muted"] == 5
+	})
 	s.redis.Restart(t)
 	s.settled(25)
 	s.publishMany("noise", 5)
 	s.settled(30)
+}
+
+// slowRefund counts the refunds that run at the same time.
+type slowRefund struct {
+	consume.Limiter
+	running, peak *atomic.Int64
+}
+
+func (l slowRefund) Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error) {
+	defer l.running.Add(-1)
+	running := l.running.Add(1)
+	for peak := l.peak.Load(); running > peak && !l.peak.CompareAndSwap(peak, running); peak = l.peak.Load() {
+	}
+	time.Sleep(50 * time.Millisecond)
+	return l.Limiter.Refund(ctx, request, known)
+}
+
+// A batch of muted redeliveries does not wait for one refund after the other.
+func TestMuteRefundsConcurrently(t *testing.T) {
+	s := newFixture(t)
+	s.createConsumer(impatient)
+	first := s.started()
+	s.slack.Next(devstack.Behaviour{RetryAfter: "600"})
+	s.publishMany("errors", 60)
+	s.eventually("all are admitted", func() bool { return s.charged() == 60 })
+	first.crash()
+	limiter := slowRefund{running: new(atomic.Int64), peak: new(atomic.Int64)}
+	s.start(with(newMuteSwitch("errors")), func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			limiter.Limiter = l
+			return limiter
+		}
+	})
+	s.settled(60)
+	if peak := limiter.peak.Load(); peak < 4 {
+		t.Errorf("%d refunds at a time, expected several", peak)
+	}
+}
+
+// A record that cannot be read concerns its own event alone.
+func TestDamagedRecordOfAMutedEventDelaysNoOther(t *testing.T) {
+	s := newFixture(t)
+	s.createConsumer(impatient)
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	consumer, err := s.js.Consumer(t.Context(), streamName, consumerName)
+	kit.Check(t, err)
+	messages, err := consumer.Fetch(1)
+	kit.Check(t, err)
+	for m := range messages.Messages() {
+		kit.Check(t, m.Nak()) // so the worker gets it as a redelivery
+	}
+	key := "{" + namespace + "}:inflight"
+	kit.Check(t, s.redis.Client(t).HSet(t.Context(), key, "errors:e1", "not a record").Err())
+	s.started(with(newMuteSwitch("errors")))
+	s.publish("deploys", "other")
+	s.eventually("another category's event is posted", func() bool { return s.slack.Accepted() > 0 })
+}
+
+// A post that the worker itself made may be in Slack, so a mute neither drops nor refunds its event.
+func TestMuteSparesAnEventInDoubt(t *testing.T) {
+	s := newFixture(t)
+	mutes := newMuteSwitch()
+	s.started(with(mutes), webhook)
+	s.slack.Next(devstack.Behaviour{Status: 500})
+	s.publish("errors", "perhaps", "Nats-Msg-Id", "e1")
+	s.eventually("the first post fails", func() bool { return s.slack.Requests() == 1 })
+	mutes.mute("errors")
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
+	s.expectCharged(1)
 }

@@ -19,7 +19,7 @@ import (
 	"notifier/test/kit"
 )
 
-func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
+func TestWorkerWaitsForNATSAtStart(t *testing.T) {
 	s := newFixture(t)
 	s.nats.Stop()
 	r := s.start()
@@ -33,8 +33,7 @@ func TestAWorkerWaitsForNATSAtItsStart(t *testing.T) {
 	s.settled(1)
 }
 
-// What was in flight when the connection broke is still in flight when it is back.
-func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
+func TestHeldEventsSurviveNATSRestart(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	s.slack.Always(devstack.Behaviour{Status: 503})
@@ -48,7 +47,7 @@ func TestHeldEventsOutliveARestartOfNATS(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// The new consumer delivers, as if for the first time, what the worker still holds of the old one.
+// The new consumer redelivers the held events as first deliveries.
 func TestDeletedConsumerIsRecreated(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
@@ -64,14 +63,14 @@ func TestDeletedConsumerIsRecreated(t *testing.T) {
 	s.eventually("all are settled", func() bool { return s.streamInfo(streamName).State.Msgs == 0 })
 	s.expectEachPostedOnce(10)
 	s.expectNothingLeft()
-	// What is settled before the new consumer has delivered it cannot be acknowledged; it is delivered again.
+	// An event settled before its redelivery cannot be acknowledged, so it comes again as a duplicate.
 	if count := tally(s.log.settled()); count["sent"] != 10 || len(count) > 2 || count["dropped duplicate"] > 10 {
 		t.Errorf("outcomes %v, expected 10 sent, and duplicates at most", count)
 	}
 }
 
-// Events of a stream that was deleted have the sequences that those of the new one get. What was held of the
-// old one must not acknowledge the new ones.
+// The new stream reuses the sequence numbers of the old one. Held events of the old stream must not
+// acknowledge new events.
 func TestDeletedStreamIsRecreated(t *testing.T) {
 	s := newFixture(t)
 	s.log.onLine = func(l line) {
@@ -103,7 +102,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
+func TestNATSWithoutJetStreamIsRefused(t *testing.T) {
 	s := newFixture(t)
 	r := s.start(func(c *setup) { c.natsURL = kit.NATSServer(t, &natsserver.Options{}).ClientURL() })
 	if err := r.wait(); !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
@@ -114,12 +113,16 @@ func TestANATSWithoutJetStreamIsRefused(t *testing.T) {
 func TestExistingStreamAndConsumerAreKept(t *testing.T) {
 	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
-		config.Description, config.Retention, config.MaxAge, config.Subjects = "mine", jetstream.LimitsPolicy, time.Hour, []string{"notify.>", "other.>"}
+		config.Description, config.Subjects = "mine", []string{"notify.>", "other.>"}
+		config.Retention, config.MaxAge = jetstream.LimitsPolicy, time.Hour
 	})
-	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: deadName, Subjects: []string{"notify-dead.>"}, Description: "mine too"})
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: deadName, Subjects: []string{"notify-dead.>"}, Description: "mine too",
+	})
 	kit.Check(t, err)
 	_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{
-		Durable: consumerName, Description: "mine", AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second,
+		Durable: consumerName, Description: "mine",
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 7 * time.Second,
 		MaxAckPending: 17, MaxDeliver: 99, FilterSubject: "notify.>", MaxWaiting: 5,
 	})
 	kit.Check(t, err)
@@ -146,11 +149,14 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 		"fire and hope": {func(config *jetstream.ConsumerConfig) { config.AckPolicy = jetstream.AckNonePolicy }, "explicit"},
 		"in groups": {func(config *jetstream.ConsumerConfig) {
 			config.PriorityPolicy, config.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"night"}
-		}, `priority groups ["night"]`},
+		}, "priority groups night"},
+		"without payloads": {func(config *jetstream.ConsumerConfig) { config.HeadersOnly = true }, "headers_only"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
-			stream := s.createStream(func(config *jetstream.StreamConfig) { config.Retention = jetstream.LimitsPolicy })
+			stream := s.createStream(func(config *jetstream.StreamConfig) {
+				config.Retention = jetstream.LimitsPolicy
+			})
 			config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy}
 			if test.change != nil {
 				test.change(&config)
@@ -160,14 +166,15 @@ func TestAConsumerThatCannotBeUsedIsRefused(t *testing.T) {
 				kit.Check(t, second(stream.CreatePushConsumer(t.Context(), config)))
 			}
 			err := s.start().wait()
-			if !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), consumerName) || !strings.Contains(err.Error(), test.wants) {
+			refused := errors.Is(err, feed.ErrUnsuitable) && strings.Contains(err.Error(), consumerName)
+			if !refused || !strings.Contains(err.Error(), test.wants) {
 				t.Errorf("Run returns %v, expected that consumer %s cannot be used (%s)", err, consumerName, test.wants)
 			}
 		})
 	}
 }
 
-func TestRequestBoundsOfAConsumerAreKept(t *testing.T) {
+func TestConsumerRequestLimitsAreKept(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) {
 		config.MaxRequestBatch, config.MaxRequestExpires, config.MaxRequestMaxBytes = 3, time.Second, 10_000
@@ -198,9 +205,8 @@ func TestRequestBoundsOfAConsumerAreKept(t *testing.T) {
 	}
 }
 
-// A connection that is closed for good does not come back: the process must end, even with events in flight
-// that cannot go on.
-func TestAClosedConnectionEndsRun(t *testing.T) {
+// A closed connection never reconnects, so Run must end, even while events in flight are blocked.
+func TestClosedConnectionEndsRun(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{false, true} {
 		s := map[bool]string{false: "idle", true: "with events in flight"}
@@ -220,8 +226,8 @@ func TestAClosedConnectionEndsRun(t *testing.T) {
 	}
 }
 
-// A cluster without a leader answers like a server without JetStream. Once a worker has been bound, it waits.
-func TestLostJetStreamIsWaitedFor(t *testing.T) {
+// A cluster without a leader looks like a server without JetStream. A worker that was bound before waits.
+func TestBoundWorkerWaitsForJetStream(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()
 	s.nats.Stop()
@@ -242,8 +248,75 @@ func TestLostJetStreamIsWaitedFor(t *testing.T) {
 	s.settled(1)
 }
 
-// What a stream's own limits would throw away cannot be held, so a worker warns of it at the start.
-func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
+// An operator sets headers_only on the consumer of a running worker. The worker holds the events, names the
+// reason, and resumes when the setting is reverted.
+func TestHeadersOnlyLosesNoEvents(t *testing.T) {
+	s := newFixture(t)
+	r := s.started()
+	stream, err := s.js.Stream(t.Context(), streamName)
+	kit.Check(t, err)
+	config := s.consumerInfo().Config
+	config.HeadersOnly = true
+	kit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
+	s.publishMany("errors", 20)
+	s.eventually("the worker names the reason", func() bool {
+		return strings.Contains(r.waitsFor("consumer"), "consumer notifier has headers_only")
+	})
+	if lines := s.log.settled(); len(lines) != 0 || s.streamInfo(streamName).State.Msgs != 20 {
+		t.Errorf("settled %v, and %d events are left; expected all of them",
+			lines, s.streamInfo(streamName).State.Msgs)
+	}
+	config.HeadersOnly = false
+	kit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
+	s.settled(20)
+	s.expectEachPostedOnce(20)
+	s.expectNothingLeft()
+}
+
+// A publisher can forge the header that marks an omitted payload. The worker checks the consumer and
+// settles the event.
+func TestForgedSizeHeaderDoesNotBlockTheWorker(t *testing.T) {
+	s := newFixture(t)
+	s.started()
+	s.publish("errors", "", "Nats-Msg-Size", "17")
+	s.publish("errors", "hello")
+	s.settled(2)
+	if count := tally(s.log.settled()); count["dead malformed"] != 1 || count["sent"] != 1 {
+		t.Errorf("outcomes %v, expected the empty one dead and the other one sent", count)
+	}
+	s.expectNothingLeft()
+}
+
+// An operator can repair the consumer, so a worker that was bound before waits.
+func TestBoundWorkerWaitsWhileConsumerIsPush(t *testing.T) {
+	s := newFixture(t)
+	r := s.started()
+	own := s.consumerInfo().Config
+	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	pushing := jetstream.ConsumerConfig{
+		Durable: consumerName, DeliverSubject: "there",
+		AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "notify.>",
+	}
+	s.eventually("it is a push consumer", func() bool { // the worker may recreate its own consumer first
+		if second(s.js.CreatePushConsumer(t.Context(), streamName, pushing)) == nil {
+			return true
+		}
+		_ = s.js.DeleteConsumer(t.Context(), streamName, consumerName)
+		return false
+	})
+	s.eventually("the worker names it", func() bool {
+		return strings.Contains(r.waitsFor("consumer"), "consumer notifier is a push consumer")
+	})
+	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
+	_, err := s.js.CreateOrUpdateConsumer(t.Context(), streamName, own)
+	kit.Check(t, err)
+	r.expectReady()
+	s.publish("errors", "hello")
+	s.settled(1)
+}
+
+// The worker cannot hold events that the stream deletes, so it warns at startup.
+func TestWorkerWarnsAboutLossyStream(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*jetstream.StreamConfig)
@@ -253,12 +326,15 @@ func TestAStreamThatMayLoseEventsIsWarnedAbout(t *testing.T) {
 		"bounded, discards old":   {func(c *jetstream.StreamConfig) { c.MaxMsgs = 1000 }, 1},
 		"bounded, discards new":   {func(c *jetstream.StreamConfig) { c.MaxMsgs, c.Discard = 1000, jetstream.DiscardNew }, 0},
 		"unbounded, discards old": {func(*jetstream.StreamConfig) {}, 0},
+		"TTLs of events":          {func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }, 1},
+		"interest":                {func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, 1},
+		"in memory, roll-ups":     {func(c *jetstream.StreamConfig) { c.Storage, c.AllowRollup = jetstream.MemoryStorage, true }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
 			s.createStream(test.change)
 			s.started()
-			if lines := s.log.named("the stream may lose events"); len(lines) != test.warn {
+			if lines := s.log.named("events may be lost or late"); len(lines) != test.warn {
 				t.Errorf("warnings %v, expected %d", lines, test.warn)
 			}
 		})

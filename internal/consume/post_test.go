@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"notifier/internal/consume"
-	"notifier/internal/consume/availability"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
+	"notifier/internal/snapshot"
 )
 
-// faultyBegin makes Begin fail as the test wants: before it is called or after, when the answer is lost.
+// faultyBegin fails Begin before the call, or after it as if the reply was lost.
 type faultyBegin struct {
 	consume.Limiter
 	before, after func(request ratelimit.Request) error
@@ -35,9 +35,9 @@ func (l faultyBegin) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.
 	return permit, err
 }
 
-// A permit whose answer was lost is asked for again under the same name: the post that Redis has recorded is
-// this worker's own, and nothing is ambiguous.
-func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
+// The worker repeats the request with the same attempt name. Redis returns the recorded post as the
+// worker's own, so nothing is ambiguous.
+func TestLostPermitReplyIsNotAmbiguous(t *testing.T) {
 	s := newFixture(t)
 	var lost atomic.Int64
 	s.started(func(c *setup) {
@@ -55,8 +55,8 @@ func TestALostPermitMakesNothingAmbiguous(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// An event that waits for Redis ends its turn first: when it was to be the probe after an outage of Slack,
-// another event is.
+// An event that waits for Redis gives up its turn. If it was the probe after a Slack outage, another event
+// becomes the probe.
 func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
 	s := newFixture(t)
 	var stuck atomic.Bool
@@ -83,8 +83,7 @@ func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
 	s.expectEachPostedOnce(4)
 }
 
-// While the gate of the workspace is closed nothing more is pulled, even where there is room: what would be
-// dropped is left to replicas that can also send.
+// While the workspace is paused, events are left to replicas that can send, even if this worker has room.
 func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.batch, c.category = 5, "1/30m" })
@@ -92,7 +91,9 @@ func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s.publish("errors", "held")
 	s.publish("deploys", "held in another channel")
 	s.eventually("Slack has asked all to wait", func() bool {
-		return slices.ContainsFunc(r.Waits(), func(wait availability.Wait) bool { return wait.For == "slack" && wait.Channel == "" })
+		return slices.ContainsFunc(r.Snapshot().Waits, func(wait snapshot.Wait) bool {
+			return wait.For == "slack" && wait.Channel == ""
+		})
 	})
 	s.publishMany("errors", 200)
 	inARow := 0
@@ -107,8 +108,8 @@ func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	})
 }
 
-// While Redis does not answer, the events that wait do not ask one after the other: each would fail alike.
-func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
+// Each query would fail for the same reason, so waiting events do not query Redis one by one.
+func TestFailingRedisIsNotQueriedByEachEvent(t *testing.T) {
 	s := newFixture(t)
 	var failing atomic.Bool
 	var asked atomic.Int64
@@ -135,14 +136,13 @@ func TestWaitingEventsDoNotAskARedisThatFails(t *testing.T) {
 	s.settled(60)
 }
 
-// When what was held for a channel is dropped, nothing is left that could find out that it takes messages
-// again.
+// Once the last held event is dropped, no post remains that could detect the recovery of the channel.
 func TestChannelWaitEndsWithItsLastEvent(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.maxAge = time.Second })
 	s.slack.Always(devstack.Behaviour{Status: 503})
 	s.publish("errors", "too old soon")
-	s.eventually("the channel is waited for", func() bool { return len(r.Waits()) > 0 })
+	s.eventually("the channel is waited for", func() bool { return len(r.Snapshot().Waits) > 0 })
 	s.settled(1)
-	s.eventually("nothing is waited for", func() bool { return len(r.Waits()) == 0 })
+	s.eventually("nothing is waited for", func() bool { return len(r.Snapshot().Waits) == 0 })
 }

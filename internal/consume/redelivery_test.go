@@ -8,22 +8,24 @@ import (
 	"notifier/test/kit"
 )
 
-// An event that was admitted, by a worker that died before it could post it, is posted by another one, and
-// has its slot already.
+// The first worker crashes after admission and before the post. The second worker posts the event in the
+// slot already charged.
 func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(func(c *setup) { c.category, c.shutdown, c.concurrency = "3/30m", 0, 1 })
 	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
 	s.publishMany("errors", 3)
-	s.eventually("all are admitted and held", func() bool { return s.charged() == 3 && len(s.log.waits("slack")) == 1 })
+	s.eventually("all are admitted and held", func() bool {
+		return s.charged() == 3 && len(s.log.waits("slack")) == 1
+	})
 	first.crash()
 	if n := len(s.log.settled()); n != 0 {
 		t.Fatalf("%d events were settled before the crash", n)
 	}
 	s.started(quick, func(c *setup) { c.category = "3/30m" })
 	for _, l := range s.settled(3) {
-		// the posts of the others never began
+		// The posts of the others never began.
 		if l["outcome"] != "sent" || l["stream_seq"] != 1.0 && l["ambiguous"] != nil {
 			t.Errorf("line %v, expected sent, and not ambiguous without a post", l)
 		}
@@ -33,7 +35,7 @@ func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// dieUnacknowledged lets a worker send an event and die between its line and the acknowledgement.
+// dieUnacknowledged starts a worker that crashes between the log line and the acknowledgement.
 func (s *fixture) dieUnacknowledged(id string) {
 	s.Helper()
 	fatal := &logLines{}
@@ -48,7 +50,6 @@ func (s *fixture) dieUnacknowledged(id string) {
 	first.crash()
 }
 
-// An event that was sent by a worker that died before it could log that is not sent again.
 func TestRedeliveryOfASentEventIsADuplicate(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -59,13 +60,15 @@ func TestRedeliveryOfASentEventIsADuplicate(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// The next worker does not wait for AckWait when the first one had time to return its events.
+// The next worker need not wait for AckWait if the first worker had time to return its events.
 func TestReturnedEventsAreRedeliveredAtOnce(t *testing.T) {
 	s := newFixture(t)
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 0, 1 })
 	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
 	s.publishMany("errors", 10)
-	s.eventually("all are admitted and held", func() bool { return s.charged() == 10 && len(s.log.waits("slack")) == 1 })
+	s.eventually("all are admitted and held", func() bool {
+		return s.charged() == 10 && len(s.log.waits("slack")) == 1
+	})
 	began := time.Now()
 	kit.Check(t, first.stop())
 	s.started(quick)

@@ -16,7 +16,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// newDurableFixture has a Redis that keeps everything when it is killed.
+// newDurableFixture uses a Redis that survives a kill without losing data.
 func newDurableFixture(t *testing.T) *fixture {
 	t.Helper()
 	return newFixtureWith(t, func(t *testing.T) *redistest.Server {
@@ -24,7 +24,8 @@ func newDurableFixture(t *testing.T) *fixture {
 	})
 }
 
-// expectWaitingForRedis waits until the worker reports that: one line, not ready, and alive.
+// expectWaitingForRedis waits until the log and readiness report Redis as unavailable, and checks that the
+// worker is alive.
 func (r *replica) expectWaitingForRedis() {
 	r.s.Helper()
 	r.s.eventually("the worker reports that Redis is unavailable", func() bool {
@@ -33,7 +34,7 @@ func (r *replica) expectWaitingForRedis() {
 	kit.Check(r.s.T, r.Live())
 }
 
-func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
+func TestWorkerWaitsForRedisAtStart(t *testing.T) {
 	s := newDurableFixture(t)
 	s.redis.Stop(t)
 	s.createStream(nil)
@@ -48,7 +49,6 @@ func TestAWorkerWaitsForRedisAtItsStart(t *testing.T) {
 	}
 }
 
-// Without Redis nothing can be decided, so nothing is: events wait, and go on when it returns.
 func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	s := newDurableFixture(t)
 	r := s.started(func(c *setup) { c.category = "10/30m" })
@@ -73,9 +73,10 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	r.expectReady()
 }
 
-// A busy machine may be slow now and then. A worker that waits for too long is slow each time.
+// Repeats the outage because a busy machine may be slow once. A worker with too long a pause is slow each
+// time.
 func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
-	// Hurry has made the pause a tenth. The Redis client may wait for another second before it connects again.
+	// Hurry divided the pause by ten. The Redis client may take another second to reconnect.
 	if longest := 10 * consume.RetryPause() * 3 / 2; longest > time.Second {
 		t.Errorf("the worker may wait for %s, expected at most 1s", longest)
 	}
@@ -98,21 +99,20 @@ func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
 	t.Errorf("the worker took %v to go on, expected at most 2s", took)
 }
 
-// Redis becomes unavailable between the decision and the post: the event neither goes out unrecorded nor is
-// charged again. The last to meet an outage of Redis was a post whose channel is paused since: nothing else
-// asks Redis, and nothing may be pulled before somebody has.
+// The last call that met a Redis outage was a post, and the workspace has been paused since. Nothing else
+// calls Redis, and fetching stops until a call succeeds, so the worker must probe Redis by itself.
 func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
 	s.publish("errors", "one")
-	s.publish("errors", "two")
+	s.publish("deploys", "two")
 	noted := make(chan struct{})
 	r := s.started(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter {
 			return latchingLimiter{Limiter: l, begun: new(atomic.Int64), noted: noted}
 		}
 	})
-	s.eventually("the channel is paused", func() bool { return r.waitsFor("slack") != "" })
+	s.eventually("Slack is paused", func() bool { return r.waitsFor("slack") != "" })
 	close(noted)
 	s.eventually("Redis is unavailable", func() bool { return r.waitsFor("redis") != "" })
 	s.eventually("Redis is available again", func() bool { return r.waitsFor("redis") == "" })
@@ -121,7 +121,7 @@ func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
 	}
 }
 
-func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
+func TestAdmittedEventSurvivesRedisOutage(t *testing.T) {
 	s := newDurableFixture(t)
 	r := s.started()
 	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
@@ -141,14 +141,25 @@ func TestAnAdmittedEventOutlivesAnOutageOfRedis(t *testing.T) {
 	}
 }
 
-func TestARedisThatIsTooOldIsRefused(t *testing.T) {
+func TestOldRedisIsRefused(t *testing.T) {
 	s := newFixture(t)
 	old, err := server.NewServer("127.0.0.1:0")
 	kit.Check(t, err)
 	t.Cleanup(old.Close)
-	kit.Check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) { peer.WriteBulk("redis_version:6.2.14\r\n") }))
+	kit.Check(t, old.Register("INFO", func(peer *server.Peer, _ string, _ []string) {
+		peer.WriteBulk("redis_version:6.2.14\r\n")
+	}))
 	r := s.start(func(c *setup) { c.redisURL = "redis://" + old.Addr().String() + "/0" })
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "6.2.14") {
 		t.Errorf("Run returns %v, expected that version 6.2.14 is too old", err)
 	}
+}
+
+// TestDistantRedisIsReady allows for a new connection that takes five round trips of 150 ms.
+func TestDistantRedisIsReady(t *testing.T) {
+	s := newFixture(t)
+	r := s.start(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return distantReady{l, 750 * time.Millisecond} }
+	})
+	r.expectReady()
 }

@@ -15,15 +15,14 @@ import (
 	"notifier/test/redistest"
 )
 
-// A Redis that answers, but refuses the script, is waited for like one that is unavailable: nothing is
-// decided, the log and readiness show its error, and the event is sent when it is fixed.
+// A Redis that refuses the script counts as unavailable. The log and readiness show the error of Redis.
 func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	t.Parallel()
 	do := func(words ...any) func(*fixture, *redis.Client) {
 		return func(s *fixture, client *redis.Client) { kit.Check(s.T, client.Do(s.Context(), words...).Err()) }
 	}
 	for _, test := range []struct {
-		refusal     string // the error of Redis
+		refusal     string // error code of Redis
 		break_, fix func(*fixture, *redis.Client)
 	}{
 		{"OOM", do("config", "set", "maxmemory", "1"), do("config", "set", "maxmemory", "0")},
@@ -56,8 +55,8 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	}
 }
 
-// An event that was admitted before is tried again and again: that Redis still answers reads is no recovery.
-func TestHeldEventIsOneWaitForAFullRedis(t *testing.T) {
+// The held event is retried again and again. A Redis that still serves reads has not recovered.
+func TestFullRedisIsLoggedOnce(t *testing.T) {
 	s := newFixtureWith(t, func(t *testing.T) *redistest.Server { return redistest.StartProcess(t) })
 	var asked atomic.Int64
 	s.started(func(c *setup) {
@@ -78,12 +77,13 @@ func TestHeldEventIsOneWaitForAFullRedis(t *testing.T) {
 	}
 }
 
-// When the clock of Redis is set back by much, the log has a line about it, and events are still decided.
-func TestAClockOfRedisThatWasSetBackIsLogged(t *testing.T) {
+// Events are still decided after the clock jumps back.
+func TestRedisClockSetBackIsLogged(t *testing.T) {
 	s := newFixture(t)
 	s.started()
 	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
-	kit.Check(t, s.redis.Client(t).HSet(t.Context(), "{"+namespace+"}:meta", "clock", strconv.FormatInt(int64(ahead), 10)).Err())
+	clock := strconv.FormatInt(int64(ahead), 10)
+	kit.Check(t, s.redis.Client(t).HSet(t.Context(), "{"+namespace+"}:meta", "clock", clock).Err())
 	s.publishMany("errors", 3)
 	s.settled(3)
 	s.expectEachPostedOnce(3)

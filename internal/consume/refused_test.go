@@ -13,8 +13,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// An archived channel costs five requests and then one a minute, not one for each event, and no slot; the
-// other channels go on.
+// An archived channel costs five requests and then one a minute, regardless of the number of events. It
+// takes no slots and does not affect other channels.
 func TestRefusingChannelIsClosed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
@@ -33,7 +33,7 @@ func TestRefusingChannelIsClosed(t *testing.T) {
 	if n := s.slack.Requests(); n != 5 {
 		t.Errorf("%d posts were tried, expected 5", n)
 	}
-	if diff := cmp.Diff(map[string]string{"C0DEFAULT": "is_archived"}, r.RefusedChannels()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"C0DEFAULT": "is_archived"}, r.refused()); diff != "" {
 		t.Errorf("refused channels (-want +got):\n%s", diff)
 	}
 	if letters := s.letters(); len(letters) != 8 {
@@ -47,14 +47,25 @@ func TestRefusingChannelIsClosed(t *testing.T) {
 	s.eventually("another channel gets its message", func() bool { return s.slack.Accepted() == 1 })
 }
 
-// replay stores an event as "dead replay" does, and returns its line.
+// refused returns Slack's code for each channel that refuses every message.
+func (r *replica) refused() map[string]string {
+	refused := map[string]string{}
+	for _, c := range r.Snapshot().Channels {
+		if c.Refused != "" {
+			refused[c.Name] = c.Refused
+		}
+	}
+	return refused
+}
+
+// replay stores an event like "dead replay" does and returns its log line.
 func (s *fixture) replay(id string) line {
 	s.Helper()
 	s.publish("errors", "replayed "+id, "Notifier-Event-Id", id, "Nats-Msg-Id", "replay."+id)
 	return s.lineOf(id)
 }
 
-// A replica that has not noticed yet that a channel is repaired would make letters again of what is replayed.
+// Otherwise a replica that has not noticed the repair would dead-letter the replayed events again.
 func TestReplayedEventTriesRefusedChannel(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()
@@ -70,12 +81,11 @@ func TestReplayedEventTriesRefusedChannel(t *testing.T) {
 			t.Fatalf("a letter again %s after the last refusal", replayed.Sub(refused))
 		}
 	}
-	if refused := r.RefusedChannels(); len(refused) != 0 {
+	if refused := r.refused(); len(refused) != 0 {
 		t.Errorf("refused channels %v after a post, expected none", refused)
 	}
 }
 
-// However many letters are replayed into a channel that still refuses everything, few of them are requests.
 func TestReplayDoesNotStormRefusedChannel(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
@@ -95,8 +105,8 @@ func TestReplayDoesNotStormRefusedChannel(t *testing.T) {
 	}
 }
 
-// begunByAnother has another replica, which has died since, begin a post of an event in the moment of its
-// admission.
+// begunByAnother simulates another replica that begins a post of the event right after admission and then
+// crashes.
 type begunByAnother struct {
 	consume.Limiter
 	id string
@@ -106,14 +116,16 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 	decisions, err := l.Limiter.Admit(ctx, batch)
 	for _, request := range batch {
 		if err == nil && request.ID == l.id {
-			_, err = l.Limiter.Begin(ctx, ratelimit.Post{Request: request, Channel: "C0DEFAULT", Name: "another-1", Longest: time.Millisecond})
+			_, err = l.Limiter.Begin(ctx, ratelimit.Post{
+				Request: request, Channel: "C0DEFAULT", Name: "another-1", Longest: time.Millisecond,
+			})
 		}
 	}
 	return decisions, err
 }
 
-// A channel may have begun to refuse everything after another replica's post: then the event may be in it,
-// and keeps its slot.
+// The channel may have accepted the other replica's post before it began to refuse. The event may be in
+// Slack and keeps its slot.
 func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s := newFixture(t)
 	s.started(quick, func(c *setup) {
@@ -130,8 +142,8 @@ func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s.expectCharged(1)
 }
 
-// What is wrong with a message is not its channel's fault: one publisher's bad blocks must not close the
-// channel to others. Nor does a code that nobody knows.
+// One publisher's invalid blocks must not close the channel for others. The same holds for unknown error
+// codes.
 func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 	for _, code := range []string{"invalid_blocks", "slack_connect_file_link_sharing_blocked", "not_known_yet"} {
 		t.Run(code, func(t *testing.T) {
@@ -142,7 +154,7 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 			}
 			s.publishMany("errors", 8)
 			s.expectOutcomes(map[string]int{"dead slack_rejected": 7, "sent": 1}, s.settled(8))
-			if refused := r.RefusedChannels(); len(refused) != 0 {
+			if refused := r.refused(); len(refused) != 0 {
 				t.Errorf("refused channels %v, expected none", refused)
 			}
 		})

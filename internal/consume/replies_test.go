@@ -14,25 +14,27 @@ import (
 	"notifier/test/kit"
 )
 
-// publishWithReply publishes an event with a reply subject, to which the server sends its acknowledgement.
+// publishWithReply publishes an event with a reply subject, which receives the server's acknowledgement.
 func (s *fixture) publishWithReply(category, payload, reply string, headers ...string) {
 	s.Helper()
-	message := &nats.Msg{Subject: "notify." + category, Reply: reply, Data: []byte(payload), Header: nats.Header{}}
+	message := &nats.Msg{
+		Subject: "notify." + category, Reply: reply, Data: []byte(payload), Header: nats.Header{},
+	}
 	for i := 0; i < len(headers); i += 2 {
 		message.Header.Set(headers[i], headers[i+1])
 	}
 	kit.Check(s.T, s.conn.PublishMsg(message))
 }
 
-// An acknowledgement that the server stores as an event of another category is no event: it is counted, and
-// neither charged nor posted, dead-lettered or republished. It has no reply subject, so it causes no other.
+// A publish acknowledgement stored on an event subject is counted as a dropped reply. It is not charged,
+// posted, dead-lettered or republished, and causes no further acknowledgement.
 func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
 	s := newFixture(t)
 	copies, err := s.conn.SubscribeSync("spilled.>")
 	kit.Check(t, err)
 	s.started(func(c *setup) { c.dropped, c.category = "spilled", "1/30m" })
 	s.publishWithReply("errors", "disk full", "notify.other")
-	s.publishWithReply("errors", "disk full", "notify.errors") // refused by the limit, and republished
+	s.publishWithReply("errors", "disk full", "notify.errors") // refused by the limit and republished
 	s.publishWithReply("errors", "x", "notify.other", "Nats-Expected-Last-Sequence", "12345")
 	lines := s.settled(5)
 	counts := tally(lines)
@@ -58,8 +60,9 @@ func TestAReplyThatIsStoredAsAnEventIsDropped(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// What the server's own types write is recognised: a field that a newer server adds would be a dead letter.
-func TestAcknowledgementsAreThoseOfTheServer(t *testing.T) {
+// Encodes the types of the server, so a field added by a newer server fails the test rather than
+// dead-lettering replies.
+func TestServerAcknowledgementsAreRecognised(t *testing.T) {
 	pattern, err := event.ParsePattern("notify.>")
 	kit.Check(t, err)
 	for _, answer := range []natsserver.JSPubAckResponse{
@@ -68,19 +71,23 @@ func TestAcknowledgementsAreThoseOfTheServer(t *testing.T) {
 	} {
 		body, err := json.Marshal(answer)
 		kit.Check(t, err)
-		_, rejection := event.Decode(event.Message{Subject: "notify.a", Data: body}, event.Rules{Pattern: pattern, MaxBytes: 1000})
+		_, rejection := event.Decode(event.Message{Subject: "notify.a", Data: body}, event.Rules{
+			Pattern: pattern, MaxBytes: 1000,
+		})
 		if rejection == nil || rejection.Reason != outcome.Reply {
 			t.Errorf("%s: %v, expected %q", body, rejection, outcome.Reply)
 		}
 	}
 }
 
-// An acknowledgement that arrives where a worker has asked for events changes nothing: the inbox cannot be
-// guessed, but who may look at the server's subscriptions knows it.
-func TestAReplyAtAWorkersInboxDoesNotStopIt(t *testing.T) {
+// A client with access to the server's subscriptions can learn the inbox of a pull request. An
+// acknowledgement sent there must not disturb the worker.
+func TestPublishAckInInboxIsIgnored(t *testing.T) {
 	s := newFixture(t)
 	asked := make(chan string, 100)
-	_, err := s.conn.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName, func(m *nats.Msg) { asked <- m.Reply })
+	_, err := s.conn.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName, func(m *nats.Msg) {
+		asked <- m.Reply
+	})
 	kit.Check(t, err)
 	kit.Check(t, s.conn.Flush())
 	s.started()

@@ -13,16 +13,16 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Bounds of what is queued to be republished.
+// Bounds of the queue.
 const (
-	republishQueue  = 8192            // dropped events; what comes above that is not republished
-	republishBytes  = 16 << 20        // of memory that they take, likewise
-	republishEnd    = 2 * time.Second // how long a stopping worker continues with it
-	republishReport = time.Minute     // at most one log line in that time about what was not republished
+	republishQueue  = 8192            // events
+	republishBytes  = 16 << 20        // of memory
+	republishEnd    = 2 * time.Second // bounds the republishing of a worker that stops
+	republishReport = time.Minute     // between two log lines about events that were left out
 )
 
-// republisher publishes copies of dropped events, for subscribers that keep them or send them by a cheaper
-// way. It may lag, but never slows the worker: what it cannot take or publish is counted and left out.
+// republisher publishes copies of dropped events, for subscribers that store them or send them elsewhere. It
+// never slows the worker: events beyond its bounds are counted and left out.
 type republisher struct {
 	subject string // events go to <subject>.<category>
 	letter  func(subject string, dropped *result.Result) *nats.Msg
@@ -65,9 +65,8 @@ func (r *republisher) add(batch []*result.Result) {
 	}
 }
 
-// sizeOf is the memory that a queued event takes: its message, and what was decoded from the payload, which
-// is never longer.
-func sizeOf(s *result.Result) int64 { return s.Delivery.Cost + int64(len(s.Delivery.Data)) }
+// sizeOf returns the memory of a queued event: its message, and the decoded payload, which is never longer.
+func sizeOf(s *result.Result) int64 { return s.Delivery.Cost + int64(len(s.Delivery.Message.Data)) }
 
 // start begins to republish; end waits until that is done, for republishEnd at most. Nothing may be added
 // then.

@@ -21,7 +21,7 @@ func dropped(size int) *result.Result {
 	return &result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Cost: int64(size)}}
 }
 
-// stuckRepublisher is one whose first event does not get out before end is called.
+// stuckRepublisher returns a republisher that blocks on its first event until end is called.
 func stuckRepublisher() (r *republisher, end func()) {
 	stuck, began := make(chan struct{}), make(chan struct{}, republishQueue)
 	r = newRepublisher("dropped", aLetter, func(*nats.Msg) error {
@@ -38,8 +38,8 @@ func stuckRepublisher() (r *republisher, end func()) {
 	}
 }
 
-// Large payloads fill memory before the queue is full.
-func TestTheRepublisherIsBoundedInBytes(t *testing.T) {
+// Large payloads reach the byte limit before the queue is full.
+func TestRepublisherIsBoundedInBytes(t *testing.T) {
 	r, end := stuckRepublisher()
 	half := republishBytes / 2
 	r.add([]*result.Result{dropped(half), dropped(half), dropped(1)})
@@ -52,20 +52,21 @@ func TestTheRepublisherIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Headers take memory too, and what was decoded from a payload.
+// The cost includes headers and the decoded payload.
 func TestRepublisherCountsHeadersAndPayload(t *testing.T) {
 	r, end := stuckRepublisher()
 	message := event.Message{Data: make([]byte, 20<<10)}
 	one := result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Message: message, Cost: 81 << 10}}
 	r.add(slices.Repeat([]*result.Result{&one}, 1000))
 	if n, most := 1000-r.unpublished.Load(), int64(republishBytes/(100<<10)); n > most || n < most*9/10 {
-		t.Errorf("%d are queued, expected about %d: each takes 60 kB of headers and twice 20 kB of payload", n, most)
+		t.Errorf("%d are queued, expected about %d: each takes 60 kB of headers and twice 20 kB of payload",
+			n, most)
 	}
 	end()
 }
 
-// A NATS server that takes nothing must not stop the worker: what there is no room for is counted.
-func TestARepublisherThatLagsNeverBlocks(t *testing.T) {
+// A NATS server that accepts nothing must not block the worker. Events without room are counted.
+func TestSlowRepublisherNeverBlocks(t *testing.T) {
 	r, end := stuckRepublisher()
 	batch := make([]*result.Result, republishQueue+10)
 	for i := range batch {
@@ -81,7 +82,7 @@ func TestARepublisherThatLagsNeverBlocks(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBePublishedIsCounted(t *testing.T) {
+func TestUnpublishedDropsAreCounted(t *testing.T) {
 	r := newRepublisher("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.NewNop())
 	end := r.start()
 	r.add([]*result.Result{dropped(1), {Outcome: outcome.Sent}, {Outcome: outcome.Dead}, dropped(1)})

@@ -27,11 +27,14 @@ func TestDroppedEventsAreRepublishedWithTheReason(t *testing.T) {
 	kit.Check(t, err)
 	header := message.Header
 	got := map[string]string{
-		"subject": message.Subject, "data": string(message.Data), "id": header.Get("Notifier-Event-Id"), "reason": header.Get("Notifier-Reason"),
-		"from": header.Get("Notifier-Subject"), "own": header.Get("X-Trace"), "seq": header.Get("Notifier-Stream-Seq"),
+		"subject": message.Subject, "data": string(message.Data),
+		"id": header.Get("Notifier-Event-Id"), "reason": header.Get("Notifier-Reason"),
+		"from": header.Get("Notifier-Subject"), "own": header.Get("X-Trace"),
+		"seq": header.Get("Notifier-Stream-Seq"),
 	}
 	want := map[string]string{
-		"subject": "spilled.errors", "data": "event 2", "id": "e2", "reason": "category", "from": "notify.errors", "own": "abc", "seq": "3",
+		"subject": "spilled.errors", "data": "event 2", "id": "e2",
+		"reason": "category", "from": "notify.errors", "own": "abc", "seq": "3",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("republished (-want +got):\n%s", diff)

@@ -4,22 +4,16 @@ import (
 	"testing"
 
 	"notifier/internal/consume/feed"
-	"notifier/internal/consume/result"
-	"notifier/internal/ratelimit"
 )
 
-// The room that is kept from batch to batch has nothing of the last one in it: the largest would stay in
-// memory.
-func TestTheRoomOfABatchKeepsNoEvents(t *testing.T) {
-	held := result.Result{Delivery: &feed.Delivery{}}
-	b := batch{items: []item{{Result: held}}, requests: []ratelimit.Request{{ID: "a"}}, settled: []*result.Result{&held, &held}}
+// Events referenced by the buffers of the last batch would stay in memory.
+func TestBatchBuffersKeepNoEvents(t *testing.T) {
+	var b batch
+	open := b.take([]*feed.Delivery{{}, {}})
+	open[0].Drop("duplicate")
+	b.settled = append(b.settled, &open[0].Result)
 	b.forget()
-	for _, r := range b.settled[:2] {
-		if r != nil {
-			t.Error("a settled event is kept")
-		}
-	}
-	if b.items[:1][0].Delivery != nil || b.requests[:1][0] != (ratelimit.Request{}) {
-		t.Error("an event that was decided is kept")
+	if b.settled[:1][0] != nil || b.jobs[:1][0].Result.Delivery != nil || b.open[:1][0] != nil {
+		t.Error("an event is kept")
 	}
 }

@@ -1,6 +1,7 @@
 package consume_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 	"notifier/test/kit"
 )
 
-// A worker that is asked to stop settles what it holds, pulls no more, and loses nothing.
 func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
@@ -30,17 +30,20 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	if done == 400 {
 		t.Fatal("the worker has taken everything, so the test shows nothing")
 	}
-	// What the server was about to deliver when the worker left stays pending until AckWait: that is not the
-	// worker's to return.
-	s.eventually("what it has settled is acknowledged, and nothing else", func() bool { return int(s.streamInfo(streamName).State.Msgs) == 400-done })
+	// Events that the server was about to deliver at the stop stay pending until AckWait. The worker cannot
+	// return them.
+	s.eventually("what it has settled is acknowledged, and nothing else", func() bool {
+		return int(s.streamInfo(streamName).State.Msgs) == 400-done
+	})
 	s.start()
 	s.settled(400)
 	s.expectEachPostedOnce(400)
 	s.expectNothingLeft()
 }
 
-// What cannot be settled in time is left to others: Run returns all the same, and no event is posted twice.
-func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
+// The worker leaves unsettled events to other replicas. Run still returns in time and no event is posted
+// twice.
+func TestShutdownEndsInTimeDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	const timeout = 700 * time.Millisecond
 	inTime := func(t *testing.T, r *replica) {
@@ -56,7 +59,9 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		r := s.started(func(c *setup) { c.shutdown, c.concurrency = timeout, 1 })
 		s.slack.Next(devstack.Behaviour{RetryAfter: "60"})
 		s.publishMany("errors", 20)
-		s.eventually("all are held", func() bool { return s.charged() == 20 && len(s.log.waits("slack")) == 1 })
+		s.eventually("all are held", func() bool {
+			return s.charged() == 20 && len(s.log.waits("slack")) == 1
+		})
 		inTime(t, r)
 		kit.Check(t, s.redis.Client(t).Del(t.Context(), "{"+namespace+"}:pauses").Err())
 		s.start()
@@ -84,13 +89,28 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 		s.nats.Stop()
 		inTime(t, r)
 	})
+	t.Run("the log", func(t *testing.T) {
+		s := newFixture(t)
+		r := s.started(func(c *setup) { c.shutdown, c.category = timeout, "10/30m" })
+		s.log.broken.Store(true)
+		for i := range 10 {
+			s.publish("errors", fmt.Sprint("event ", i))
+			s.publish("bad", "{")
+		}
+		s.eventually("the worker waits", func() bool { return r.waitsFor("log") != "" })
+		stored := s.streamInfo(streamName).State.Msgs
+		inTime(t, r)
+		if left := s.streamInfo(streamName).State.Msgs; left != stored || len(s.log.settled()) > 0 {
+			t.Errorf("%d of %d events are left in the stream, and %d have a line", left, stored, len(s.log.settled()))
+		}
+	})
 	t.Run("the dead-letter stream", func(t *testing.T) {
 		s := newFixture(t)
 		full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"elsewhere.>"}}
 		kit.Check(t, second(s.js.CreateStream(t.Context(), full)))
 		r := s.started(func(c *setup) { c.shutdown = timeout })
 		s.publish("errors", "{", "Nats-Msg-Id", "bad")
-		s.eventually("the event waits for its letter", func() bool { return r.Held()["dead_letter"] == 1 })
+		s.eventually("the event waits for its letter", func() bool { return r.Snapshot().HeldFor["dead_letter"] == 1 })
 		inTime(t, r)
 		if n := s.streamInfo(streamName).State.Msgs; n != 1 {
 			t.Errorf("%d events are in the stream, expected the bad one", n)
@@ -98,16 +118,18 @@ func TestShutdownEndsInTimeWhateverIsAway(t *testing.T) {
 	})
 }
 
-// No post begins that the worker might have to cut off: a post that is cut off may have reached Slack, and
-// would come again.
-func TestNoPostIsCutOffByAShutdown(t *testing.T) {
+// A post cut off by the shutdown may have reached Slack and would be repeated. So no post begins that might
+// not finish in time.
+func TestShutdownCutsOffNoPost(t *testing.T) {
 	s := newFixture(t)
-	// A post begins no later than two seconds after the stop. The first one ends later than that, unless the
+	// A post begins at most two seconds after the stop. The first post takes longer, unless the
 	// stop is late by 1.5 s.
 	s.slack.Always(devstack.Behaviour{Delay: 3500 * time.Millisecond})
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 4*time.Second, 1 })
 	s.publishMany("errors", 2)
-	s.eventually("both are in flight, and a post is under way", func() bool { return s.charged() == 2 && s.slack.Requests() == 1 })
+	s.eventually("both are in flight, and a post is under way", func() bool {
+		return s.charged() == 2 && s.slack.Requests() == 1
+	})
 	kit.Check(t, first.stop())
 	if n := s.slack.Requests(); n != 1 {
 		t.Errorf("%d posts have begun, expected the first alone: the second could not have ended in time", n)
@@ -118,9 +140,8 @@ func TestNoPostIsCutOffByAShutdown(t *testing.T) {
 	s.expectEachPostedOnce(2)
 }
 
-// An event that is in Slack is settled, even if Redis is unavailable and cannot record it before the worker
-// has to end.
-func TestAnEventInSlackIsNotReturned(t *testing.T) {
+// The event is settled even if Redis cannot record the post before the worker must end.
+func TestPostedEventIsNotReturned(t *testing.T) {
 	s := newDurableFixture(t)
 	first := s.started(func(c *setup) { c.shutdown = time.Second })
 	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})

@@ -1,21 +1,18 @@
 package consume_test
 
 import (
-	"context"
+	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"notifier/internal/consume"
 	"notifier/internal/devstack"
-	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 )
 
-// Slack's 429 concerns everybody: no replica posts until its Retry-After is over, then each event goes out
-// once.
-func TestARateLimitPausesAllReplicas(t *testing.T) {
+// No replica posts before Retry-After has passed. Then each event is posted once.
+func TestRateLimitPausesAllReplicas(t *testing.T) {
 	s := newFixture(t)
 	one := func(c *setup) { c.concurrency, c.batch = 1, 4 }
 	s.started(one)
@@ -40,19 +37,25 @@ func TestARateLimitPausesAllReplicas(t *testing.T) {
 	s.expectCharged(31)
 }
 
-func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
+func TestSlackOutageIsWaitedOut(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]devstack.Behaviour{
-		"503": {Status: 503}, "reset": {ResetBefore: true},
+	for name, test := range map[string]struct {
+		trouble   devstack.Behaviour
+		ambiguous any
+		searches  int
+	}{
+		"503":                 {devstack.Behaviour{Status: 503}, true, 2},
+		"service_unavailable": {devstack.Behaviour{Status: 503, Code: "service_unavailable"}, nil, 0},
+		"reset":               {devstack.Behaviour{ResetBefore: true}, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
 			s.started(func(c *setup) { c.category = "1/30m" })
-			s.slack.Next(trouble, trouble)
-			s.publish("errors", "hello")
-			l := s.settled(1)[0]
-			if l["outcome"] != "sent" || l["attempts"] != 3.0 {
-				t.Errorf("%v after %v attempts, expected sent after 3", l["outcome"], l["attempts"])
+			s.slack.Next(test.trouble, test.trouble)
+			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+			s.expectLine("e1", line{"outcome": "sent", "attempts": 3.0, "ambiguous": test.ambiguous})
+			if searches := s.slack.HistoryRequests(); searches != test.searches {
+				t.Errorf("%d searches, expected %d: one before each further post", searches, test.searches)
 			}
 			s.expectEachPostedOnce(1)
 			if waits := s.log.waits("slack"); len(waits) != 1 {
@@ -63,21 +66,61 @@ func TestAnOutageOfSlackIsWaitedOut(t *testing.T) {
 	}
 }
 
-func TestARefusedChannelIsRefunded(t *testing.T) {
+// Slack stored the message before failing. The search finds it, so it is not posted twice.
+func TestStoredMessageIsFoundAfterA500(t *testing.T) {
+	s := newFixture(t)
+	s.started()
+	s.slack.Next(devstack.Behaviour{Status: 500, Accept: true})
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true, "attempts": 1.0})
+	s.expectEachPostedOnce(1)
+}
+
+// A firewall that forgets all connections costs a post one timeout. The search and the retry use new
+// connections, however many are idle.
+func TestDeadConnectionsToSlackCostOneTimeout(t *testing.T) {
+	s := newFixture(t)
+	api, err := url.Parse(s.slack.APIURL())
+	kit.Check(t, err)
+	proxy := kit.StartFreezingProxy(t, api.Host)
+	api.Host = proxy.Addr
+	const timeout = 5 * time.Second
+	s.started(func(c *setup) { c.slackURL, c.slackTimeout = api.String(), timeout })
+	s.slack.Always(devstack.Behaviour{Delay: 200 * time.Millisecond}) // so that posts need several connections
+	s.publishMany("errors", 10)
+	s.publishMany("deploys", 10)
+	s.settled(20)
+	s.slack.Always(devstack.Behaviour{})
+	if frozen := proxy.Freeze(); frozen < 2 {
+		t.Fatalf("%d connections were open, expected one for each channel", frozen)
+	}
+	began := time.Now()
+	s.publish("errors", "after the freeze", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
+	if took := time.Since(began); took > 2*timeout {
+		t.Errorf("sent %s after the freeze, expected at most %s", took, 2*timeout)
+	}
+	if waits := s.log.waits("slack"); len(waits) != 1 || waits[0]["reason"] != "slack: ambiguous: timeout" {
+		t.Errorf("%v, expected one line that names the timeout", waits)
+	}
+}
+
+func TestRefusedChannelIsRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
 	s.slack.Next(devstack.Behaviour{Code: "is_archived"})
 	s.publish("errors", "refused", "Nats-Msg-Id", "refused")
 	s.lineOf("refused")
-	if letter := s.letter("refused"); string(letter.Data) != "refused" || letter.Header.Get("Notifier-Detail") != "is_archived" {
+	letter := s.letter("refused")
+	if string(letter.Data) != "refused" || letter.Header.Get("Notifier-Detail") != "is_archived" {
 		t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
 	}
 	s.publish("errors", "fits in its place")
 	s.expectOutcomes(map[string]int{"dead slack_rejected": 1, "sent": 1}, s.settled(2))
 }
 
-// Else a publisher of messages that Slack rejects would post without end.
-func TestARejectedMessageKeepsItsSlot(t *testing.T) {
+// A refund would let a publisher of rejected messages post without limit.
+func TestRejectedMessageKeepsItsSlot(t *testing.T) {
 	for _, code := range []string{"invalid_blocks", "a_code_of_tomorrow"} {
 		t.Run(code, func(t *testing.T) {
 			s := newFixture(t)
@@ -98,7 +141,7 @@ func TestARejectedMessageKeepsItsSlot(t *testing.T) {
 	}
 }
 
-func TestPostInDoubtIsRetriedAsAmbiguous(t *testing.T) {
+func TestAmbiguousPostIsRetried(t *testing.T) {
 	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.category = "1/30m" })
 	s.slack.Next(devstack.Behaviour{ResetAfter: true})
@@ -112,8 +155,8 @@ func TestPostInDoubtIsRetriedAsAmbiguous(t *testing.T) {
 	}
 }
 
-// After a pause one replica tries alone: however many there are, each Retry-After costs Slack one request.
-func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
+// One replica probes on behalf of all, so each Retry-After costs Slack one request.
+func TestOneReplicaProbesAfterAPause(t *testing.T) {
 	s := newFixture(t)
 	four := func(c *setup) { c.concurrency = 4 }
 	for range 3 {
@@ -122,7 +165,8 @@ func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
 	s.slack.Always(devstack.Behaviour{RetryAfter: "1"})
 	s.publishMany("errors", 60)
 	client := s.redis.Client(t)
-	// quiet is a moment at which no post is under way: a pause is on, and nothing was posted while this looked.
+	// quiet samples the state and reports whether no post was under way: a pause was active, and no request
+	// came meanwhile.
 	quiet := func() (requests int, ends time.Time, is bool) {
 		requests = s.slack.Requests()
 		ends = time.UnixMicro(int64(client.ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()))
@@ -151,11 +195,11 @@ func TestAfterAPauseOneReplicaProbesForAll(t *testing.T) {
 	s.expectEachPostedOnce(60)
 }
 
-// During a long pause no attempt is made that would log it.
-func TestALongPauseIsLoggedAgainAndAgain(t *testing.T) {
+// No attempt is made during a long pause, so no attempt would log it.
+func TestLongPauseIsLoggedRepeatedly(t *testing.T) {
 	s := newFixture(t)
 	first, second := s.started(), s.started()
-	first.RemindEvery(time.Millisecond) // at each look, once a second
+	first.RemindEvery(time.Millisecond) // at each check, once a second
 	second.RemindEvery(time.Millisecond)
 	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
 	s.publishMany("errors", 200)
@@ -174,77 +218,34 @@ func TestRateLimitWithoutTimeBacksOff(t *testing.T) {
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"attempts": 3.0})
 	if took := time.Since(began); took < 2*consume.FirstBackoff()*7/10 {
-		t.Errorf("sent after %s, expected two backoffs, the first of %s give or take 30 %%", took, consume.FirstBackoff())
+		t.Errorf("sent after %s, expected two backoffs, the first of %s give or take 30 %%",
+			took, consume.FirstBackoff())
 	}
 }
 
-// A 429 shows that the post was not made, and pauses the channel for the other replicas, also where the
-// worker is to stop and Slack has named no time.
+// A 429 proves that the post failed. It pauses the channel for other replicas, even if the worker is
+// stopping and Slack named no time.
 func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
 	for name, header := range map[string]string{"no header": "", "not a time": "soon"} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
 			first := s.started(func(c *setup) { c.shutdown = 4 * time.Second })
-			// No post begins later than two seconds after the stop.
+			// A post begins at most two seconds after the stop.
 			s.slack.Always(devstack.Behaviour{Status: 429, RetryAfter: header, Delay: 3 * time.Second})
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 			s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 			kit.Check(t, first.stop())
 			ends := s.redis.Client(t).ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()
 			if n := s.slack.Requests(); n != 1 || ends == 0 {
-				t.Errorf("%d posts, and the channel's pause ends at %f; expected one, and that it has paused the channel", n, ends)
+				t.Errorf("%d posts, and the channel's pause ends at %f; expected one, and that it has paused the channel",
+					n, ends)
 			}
 		})
 	}
 }
 
-// The probe after a pause meets a 429 without a time while its worker stops, long after another post of that
-// worker was told to wait for the probe. The pause goes on for all replicas: nothing has shown that it is
-// over.
-func TestLimitedProbeEndsNoPause(t *testing.T) {
-	s := newFixture(t)
-	client := s.redis.Client(t)
-	rules := ratelimit.Rules{Global: s.limit("100/30m"), Category: s.limit("100/30m")}
-	other, err := ratelimit.New(client, namespace, rules, time.Hour)
-	kit.Check(t, err)
-	const pauses = "{" + namespace + "}:pauses"
-	var told atomic.Int32
-	first := s.started(func(c *setup) {
-		c.shutdown = 4 * time.Second
-		c.limiter = func(l consume.Limiter) consume.Limiter { return toldToWait{l, &told} }
-	})
-	_, _, err = other.Answered(t.Context(), ratelimit.Answer{Channel: "C0DEFAULT", Name: "p", RetryAfter: time.Millisecond})
-	kit.Check(t, err)
-	s.slack.Always(devstack.Behaviour{Status: 429, Delay: 3 * time.Second})
-	s.publish("errors", "the probe")
-	s.eventually("the probe is under way", func() bool { return s.slack.Requests() == 1 })
-	s.publish("errors", "waits for it")
-	s.eventually("a post is told to wait", func() bool { return told.Load() > 0 })
-	kit.Check(t, first.stop())
-	if n := s.slack.Requests(); n != 1 {
-		t.Fatalf("%d posts were tried, expected the probe alone", n)
-	}
-	if client.ZScore(t.Context(), pauses, "C0DEFAULT").Val() == 0 {
-		t.Error("the pause has ended for all replicas, expected it to go on")
-	}
-}
-
-// toldToWait counts how often a post is told to wait for a probe of its channel.
-type toldToWait struct {
-	consume.Limiter
-	told *atomic.Int32
-}
-
-func (l toldToWait) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
-	permit, err := l.Limiter.Begin(ctx, post)
-	if permit.Status == ratelimit.ChannelPaused {
-		l.told.Add(1)
-	}
-	return permit, err
-}
-
-// It may be in the channel although Slack refuses it now, so it keeps its slot.
-func TestPostInDoubtIsNotRefunded(t *testing.T) {
+// The first post may have reached the channel before Slack began to refuse it, so the event keeps its slot.
+func TestAmbiguousPostIsNotRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
 	s.slack.SetHistory(devstack.History{MissingScope: true})
@@ -260,7 +261,7 @@ func TestPostInDoubtIsNotRefunded(t *testing.T) {
 	}
 }
 
-// A revoked token is no event's fault: the queue is held, not thrown away.
+// A revoked token is not the fault of the events, so they are held rather than dead-lettered.
 func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()

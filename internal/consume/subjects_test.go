@@ -11,14 +11,15 @@ import (
 	"notifier/test/kit"
 )
 
-// What a worker would read of a consumer that takes too much has no category: it waits, and makes no dead
-// letters of it.
+// Messages outside NATS_SUBJECT have no category. The worker waits instead of dead-lettering them.
 func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 	s := newFixture(t)
 	stream := s.createStream(func(config *jetstream.StreamConfig) {
 		config.Subjects, config.Retention = []string{"notify.>", "other.>"}, jetstream.LimitsPolicy
 	})
-	config := jetstream.ConsumerConfig{Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1}
+	config := jetstream.ConsumerConfig{
+		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1,
+	}
 	kit.Check(t, second(stream.CreateConsumer(t.Context(), config)))
 	kit.Check(t, second(s.js.Publish(t.Context(), "other.errors", []byte("not ours"))))
 	s.publish("errors", "hello")
@@ -29,7 +30,8 @@ func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 			len(s.log.waits("consumer")) == 1
 	})
 	if lines := s.log.settled(); len(lines) != 0 || s.consumerInfo().NumAckPending != 0 {
-		t.Errorf("settled %v, and %d are with the worker, expected nothing to be read", lines, s.consumerInfo().NumAckPending)
+		t.Errorf("settled %v, and %d are with the worker, expected nothing to be read",
+			lines, s.consumerInfo().NumAckPending)
 	}
 	config.FilterSubject = "notify.>"
 	kit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
@@ -37,25 +39,28 @@ func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// Events that can be sent do not wait for a stream that they do not need.
+// Only dead events need the dead-letter stream.
 func TestGoodEventsNeedNoDeadLetterStream(t *testing.T) {
 	s := newFixture(t)
-	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"notify-dead.>"}})
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "FOREIGN", Subjects: []string{"notify-dead.>"},
+	})
 	kit.Check(t, err)
 	r := s.start()
-	s.eventually("the worker reports it", func() bool { return strings.HasPrefix(r.waitsFor("dead_letter"), "stream NOTIFY_DEAD: ") })
-	s.publishMany("errors", 300) // more than a worker holds
+	s.eventually("the worker reports it", func() bool {
+		return strings.HasPrefix(r.waitsFor("dead_letter"), "stream NOTIFY_DEAD: ")
+	})
+	s.publishMany("errors", 300) // more than the worker holds
 	s.settled(300)
 	s.expectNothingLeft()
 	kit.Check(t, s.js.DeleteStream(t.Context(), "FOREIGN"))
-	s.eventually("the worker has made its own", func() bool { return len(r.Waits()) == 0 })
+	s.eventually("the worker has made its own", func() bool { return len(r.Snapshot().Waits) == 0 })
 	if s.streamInfo(deadName).Config.MaxAge != 30*24*time.Hour {
 		t.Error("the dead-letter stream is not the worker's own")
 	}
 }
 
-// A server that comes back without its storage answers no pull request: the worker finds out that its
-// consumer is gone.
+// A server without its storage ignores pull requests. The worker has to detect that the consumer is gone.
 func TestServerThatLostItsStorage(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()

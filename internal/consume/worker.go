@@ -13,6 +13,7 @@ import (
 
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/crash"
+	"notifier/internal/consume/decide"
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
 	"notifier/internal/consume/post"
@@ -27,33 +28,30 @@ type Worker struct {
 
 	tracker     *availability.Tracker
 	feed        *feed.Feed
+	decider     *decide.Decider
 	sender      *post.Sender
 	letterStore *letters.Store
 	letters     *letters.Box
-	republisher *republisher // nil: dropped events are not republished
+	republisher *republisher // nil unless dropped events are republished
 
 	batch    batch          // used by process alone
-	ensuring sync.WaitGroup // what ensureLetters has started
-	ensures  atomic.Bool    // that is under way
+	ensuring sync.WaitGroup // ensureLetters
+	ensures  atomic.Bool    // ensureLetters is running
 	running  atomic.Bool    // Redis is suitable and the feed runs
 	progress atomic.Int64   // Unix nanoseconds of the loop's last sign of life
 }
-
-// inflightBatches is how many batches a worker holds at most: one that is being decided, one that is being
-// settled, and enough behind them that the loop need not wait for the server.
-const inflightBatches = 4
 
 // New makes a Worker and connects to nothing.
 func New(settings Settings) (*Worker, error) {
 	w := &Worker{settings: settings, log: settings.Log}
 	w.stamp()
 	w.tracker = availability.New(settings.Log, w.heldFor)
-	capacity, budget := inflightBatches*settings.BatchSize, cmp.Or(settings.MaxBytes, feed.DefaultBudget)
+	capacity, budget := feed.BatchesHeld*settings.BatchSize, cmp.Or(settings.MaxBytes, feed.DefaultBudget)
 	nats := settings.JetStream
 	var err error
 	w.feed, err = feed.New(feed.Settings{
 		Connection: nats.connection(), Stream: nats.Stream, Consumer: nats.Consumer,
-		Subject: nats.Subject, Replicas: nats.Replicas,
+		Subject: nats.Subject, Replicas: nats.Replicas, MaxBytes: nats.StreamBytes,
 		Capacity: capacity, Budget: budget, MostPayload: settings.Rules.MaxBytes,
 		MayFetch: w.mayFetch, Bound: w.ensureLetters, Tracker: w.tracker, Log: settings.Log,
 	})
@@ -70,11 +68,12 @@ func New(settings Settings) (*Worker, error) {
 	w.letters = letters.NewBox(letters.BoxSettings{
 		Put: w.letterStore.Put, Settle: w.settle, Tracker: w.tracker, Capacity: capacity, Budget: budget,
 	})
+	w.decider = &decide.Decider{
+		Limiter: settings.Limiter, Mutes: settings.Mutes, MaxAge: settings.MaxAge, Tracker: w.tracker,
+	}
 	w.sender = post.New(post.Settings{
-		Feed: w.feed, Limiter: settings.Limiter, Slack: settings.Slack, Letters: w.letters,
-		Settle: w.settle, MuteOf: w.muteOf, Refuse: refuse, CheckClock: w.checkClock,
-		MaxAge: settings.MaxAge, Concurrency: settings.Concurrency, PostTimeout: settings.PostTimeout,
-		Channels: settings.Channels, Pace: settings.Pace, LongestLater: settings.LongestLater,
+		Decider: w.decider, Limiter: settings.Limiter, Slack: settings.Slack, Letters: w.letters, Settle: w.settle,
+		Concurrency: settings.Concurrency, PostTimeout: settings.PostTimeout, Channels: settings.Channels,
 		Capacity: capacity, Budget: budget, WorkerName: rand.Text()[:12], Tracker: w.tracker, Log: settings.Log,
 	})
 	if settings.DroppedSubject != "" {
@@ -84,8 +83,7 @@ func New(settings Settings) (*Worker, error) {
 	return w, nil
 }
 
-// ensureLetters looks after the dead-letter stream in the background, until ctx ends, unless it does so
-// already.
+// ensureLetters finds or creates the dead-letter stream in the background, until ctx is done.
 func (w *Worker) ensureLetters(ctx context.Context) {
 	if !w.ensures.CompareAndSwap(false, true) {
 		return
@@ -96,9 +94,9 @@ func (w *Worker) ensureLetters(ctx context.Context) {
 	})
 }
 
-// Run works until ctx ends and everything in flight is settled, or ShutdownTimeout has passed after that;
-// what is unfinished then is returned for redelivery. It fails only when it cannot go on: settings that a
-// server contradicts, or a NATS connection that is closed for good.
+// Run works until ctx is done. Then it settles everything in flight, for up to ShutdownTimeout, and returns
+// unfinished events for redelivery. It returns an error if a server contradicts the settings, or if the NATS
+// connection is closed for good.
 func (w *Worker) Run(ctx context.Context) error {
 	startCtx, finishCtx, endSoon, release := w.deadlines(ctx)
 	defer release()
@@ -108,11 +106,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.republisher != nil {
 		defer w.republisher.start()()
 	}
+	w.checkLog() // before anything is fetched
 	stopKeepAlive := w.keepAlive(context.WithoutCancel(ctx))
 	feedDone := make(chan error, 1)
 	go func() {
 		err := w.feed.Run(ctx)
-		if err != nil { // what is in flight cannot be settled any more, or not for long
+		if err != nil { // events in flight cannot be settled for much longer
 			endSoon()
 		}
 		w.ensuring.Wait()
@@ -137,7 +136,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// keepAlive keeps what is in flight from being redelivered, also while the worker drains. stop ends that.
+// keepAlive keeps events in flight from being redelivered until stop is called, also while the worker drains.
 func (w *Worker) keepAlive(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -148,9 +147,8 @@ func (w *Worker) keepAlive(ctx context.Context) (stop func()) {
 	}
 }
 
-// deadlines gives the two contexts of a shutdown that begins when ctx ends or endSoon is called. startCtx
-// ends early enough that a post which began before it can end by itself; finishCtx ends ShutdownTimeout after
-// the beginning.
+// deadlines returns the contexts of a shutdown, which begins when ctx is done or endSoon is called. finishCtx
+// lasts for ShutdownTimeout more. startCtx ends early enough that a post which began before can end by itself.
 func (w *Worker) deadlines(
 	ctx context.Context,
 ) (startCtx, finishCtx context.Context, endSoon, release func()) {
@@ -161,10 +159,7 @@ func (w *Worker) deadlines(
 		time.AfterFunc(timeout-min(w.settings.PostTimeout, timeout/2), endStart)
 		time.AfterFunc(timeout, endFinish)
 	}
-	stop := context.AfterFunc(ctx, func() {
-		w.sender.Stopping()
-		endSoon()
-	})
+	stop := context.AfterFunc(ctx, endSoon)
 	return startCtx, finishCtx, endSoon, func() {
 		stop()
 		endStart()
@@ -172,7 +167,7 @@ func (w *Worker) deadlines(
 	}
 }
 
-// awaitRedis waits until Redis is available. It fails only on a Redis that will never be suitable.
+// awaitRedis waits until Redis is available. It returns an error if this Redis can never be used.
 func (w *Worker) awaitRedis(ctx context.Context) error {
 	for {
 		err := w.settings.Limiter.Check(ctx)
@@ -196,26 +191,24 @@ func (w *Worker) awaitRedis(ctx context.Context) error {
 	}
 }
 
-// mayFetch is the one place that decides whether more events are fetched: not while nothing that is in flight
-// can go on. A channel that takes no posts is no reason: its events wait in their lane, or go back to the
-// server.
+// mayFetch reports whether to fetch more. It pauses while Redis, the workspace or the log is unavailable. A
+// paused channel does not matter: its events wait in their lane.
 func (w *Worker) mayFetch() bool {
-	return !w.sender.Paused() && !w.tracker.Unavailable(availability.Redis)
+	return !w.sender.Paused() && !w.tracker.Unavailable(availability.Redis, availability.Log)
 }
 
-// idleCheck is how often the loop looks after what waits, also when nothing arrives.
+// idleCheck is the pause between two looks at waits and at the log, also while nothing arrives.
 const idleCheck = 500 * time.Millisecond
 
-// In a storm that many replicas share, each of them gets a few events at a time, and a batch of a few costs
-// as much as one of many. So where events come faster than one by one, the next batch waits a moment for more
-// of them: for a whole batch while the stream has them, else for gatherEvents. A single event waits for
-// nothing.
+// In a storm that many replicas share, each gets a few events at a time, and a small batch costs as much as a
+// large one. So after a batch of several events the next one waits a moment for more: for a whole batch while
+// the stream has them, else for gatherEvents. A single event waits for nothing.
 const (
 	gatherEvents = 64
 	gatherTime   = 25 * time.Millisecond
 )
 
-// loop takes what has arrived, batch by batch, until nothing more does.
+// loop processes batches until nothing more arrives.
 func (w *Worker) loop(ctx context.Context) {
 	var looked time.Time
 	taken := 0 // events of the last batch
@@ -225,7 +218,8 @@ func (w *Worker) loop(ctx context.Context) {
 			looked = time.Now()
 			w.tracker.Remind()
 			w.sender.ForgetIdle()
-			w.askRedisAgain(ctx)
+			w.pingRedis(ctx)
+			w.checkLog()
 		}
 		if taken > 1 {
 			w.feed.Gather(ctx, w.worthWaitingFor(), gatherTime)
@@ -239,18 +233,16 @@ func (w *Worker) loop(ctx context.Context) {
 			if w.feed.Done() {
 				return
 			}
-			w.sender.HandBackExcess()
 			continue
 		}
 		crash.At(crash.AfterPull)
 		if err := w.process(ctx, batch); err != nil {
 			return
 		}
-		w.sender.HandBackExcess()
 	}
 }
 
-// worthWaitingFor is how many events the next batch waits for.
+// worthWaitingFor returns the number of events that the next batch waits for.
 func (w *Worker) worthWaitingFor() int {
 	if w.feed.Behind() {
 		return w.settings.BatchSize
@@ -258,14 +250,13 @@ func (w *Worker) worthWaitingFor() int {
 	return min(w.settings.BatchSize, gatherEvents)
 }
 
-// redisUntold is longer than the time between two attempts of anything that needs Redis.
-var redisUntold = 4 * time.Second
+// redisQuiet is longer than the pause between two attempts to reach Redis.
+var redisQuiet = 4 * time.Second
 
-// askRedisAgain asks Redis whether it is available again when nothing else does. The last to meet it
-// unavailable may have been a post whose channel has been paused since, for minutes; and as long as it counts
-// as unavailable nothing is pulled that would have to be decided.
-func (w *Worker) askRedisAgain(ctx context.Context) {
-	if !w.tracker.Untold(availability.Redis, redisUntold) {
+// pingRedis ends an outage of Redis that nothing else would end: the last attempt may have been a post to a
+// channel that is paused since, and nothing is fetched meanwhile.
+func (w *Worker) pingRedis(ctx context.Context) {
+	if !w.tracker.Unreported(availability.Redis, redisQuiet) {
 		return
 	}
 	if err := w.settings.Limiter.Ready(ctx); err == nil {

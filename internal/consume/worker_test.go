@@ -11,16 +11,19 @@ import (
 	"notifier/test/kit"
 )
 
-// Fetching stops for what keeps held events from going on, and for nothing else; see also post.TestPaused.
-func TestFetchingDependsOnWhatHeldEventsNeed(t *testing.T) {
-	w, err := New(Settings{JetStream: JetStream{Connection: &nats.Conn{}}, BatchSize: 1, Concurrency: 1, Log: zap.NewNop()})
+// Fetching stops only for dependencies that block held events. See also post.TestOnlyTheWorkspacePausesFetching.
+func TestOutagesThatStopFetching(t *testing.T) {
+	w, err := New(Settings{
+		JetStream: JetStream{Connection: &nats.Conn{}}, BatchSize: 1, Concurrency: 1, Log: zap.NewNop(),
+	})
 	kit.Check(t, err)
 	if !w.mayFetch() {
 		t.Error("a new worker does not fetch")
 	}
 	for _, d := range availability.Dependencies() {
 		w.tracker.Lost(d, errors.New("refused"))
-		stops := d == availability.Redis // not the dead-letter stream: what waits for that waits in the letterbox
+		// Not for the dead-letter stream: its events wait in the letterbox.
+		stops := d == availability.Redis || d == availability.Log
 		if w.mayFetch() == stops {
 			t.Errorf("while %s is unavailable: fetches %t, expected %t", d, w.mayFetch(), !stops)
 		}

@@ -47,7 +47,8 @@ func reachable(addr net.Addr) string {
 	return tcp.String()
 }
 
-// FreeAddr returns addr if it is free, else a free port of the same host, or addr itself if there is none.
+// FreeAddr returns addr if it is free, or else a free port of the same host. If the host has no free port, it
+// returns addr.
 func FreeAddr(addr string) string {
 	listener, err := listen(addr)
 	if err != nil {

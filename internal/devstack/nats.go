@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// natsStart is how long the embedded server may take to start.
+// natsStart bounds the start of the embedded server.
 const natsStart = 10 * time.Second
 
 // NATS is an embedded NATS server.
 type NATS struct {
 	server  *server.Server
 	options server.Options
-	folder  string // removed by Close; empty: it belongs to the caller
+	folder  string // removed by Close; empty if the caller owns the folder
 }
 
 // StartNATS starts a NATS server with JetStream on addr (host:port; port 0, or a port that is taken: a free
@@ -95,8 +95,8 @@ func (n *NATS) Start() error {
 	return n.start()
 }
 
-// Authorize has the server accept this user alone, now or from its next start. Whoever is connected as
-// another is disconnected.
+// Authorize makes the server accept only this user, now or from its next start. It disconnects clients of any
+// other user.
 func (n *NATS) Authorize(user, password string) error {
 	n.options.Username, n.options.Password = user, password
 	if !n.server.Running() {

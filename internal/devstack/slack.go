@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// keptMessages is how many accepted messages a Slack keeps; it counts all of them.
+// keptMessages bounds the accepted messages that a Slack keeps. Its counters include the removed ones.
 const keptMessages = 10_000
 
 // The path of a Slack's webhook, and the secret at its end.
@@ -45,7 +45,7 @@ type Slack struct {
 	historyRequests int   // requests for the history of a channel
 	lastTS          int64 // microseconds
 	next            []Behaviour
-	always          []Behaviour // of which a post has one
+	always          []Behaviour // a post uses one
 	percent         int         // of the posts that always is for
 	scopes          string
 
@@ -74,8 +74,8 @@ type Message struct {
 	// none.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
-	// Form holds every argument of the request except the token, by name; those of a JSON body as JSON text,
-	// strings without their quotes. Header has no Authorization.
+	// Form holds every argument of the request except the token, by name. Arguments of a JSON body are kept
+	// as JSON text, strings without their quotes. Header has no Authorization.
 	Form   map[string]string `json:"-"`
 	Header http.Header       `json:"-"`
 }
@@ -115,8 +115,8 @@ func (s *Slack) APIURL() string { return s.url + "/api/" }
 // WebhookURL returns the URL of the one incoming webhook.
 func (s *Slack) WebhookURL() string { return s.url + webhookBase + webhookSecret }
 
-// Messages returns the accepted messages, the oldest first; of more than 10,000 the last ones. The caller may
-// change the slice, but not what the messages point to.
+// Messages returns the last 10,000 accepted messages, oldest first. The caller may change the slice, but not
+// the data its messages refer to.
 func (s *Slack) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +188,8 @@ func (s *Slack) Often(percent int, behaviours ...Behaviour) {
 	s.always, s.percent = behaviours, percent
 }
 
-// SetScopes sets the scopes that auth.test returns for every token, separated by commas; empty: none. Other
-// methods do not check them.
+// SetScopes sets the scopes that auth.test returns for every token, separated by commas; "" clears them.
+// Other methods do not check scopes.
 func (s *Slack) SetScopes(scopes string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Behaviour is how a Slack treats one post. The zero value accepts it.
+// Behaviour scripts the response to one post. The zero value accepts the post.
 //
 // A Behaviour with a response of its own does not accept the message. Accept makes it store the message
 // first, as a real service may do before it fails.
@@ -30,8 +30,8 @@ type Behaviour struct {
 	Delay       time.Duration // before anything else happens
 }
 
-// treat handles a post by its Behaviour. code is Slack's own error for the message, "" if there is none.
-// answer writes Slack's response: for a code, or for the message that was accepted.
+// treat handles a post by its Behaviour. code is Slack's own error for the message, or "". answer writes
+// Slack's response for code, or for the accepted message.
 func (s *Slack) treat(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -45,7 +45,7 @@ func (s *Slack) treat(
 		return
 	}
 	if !scripted {
-		b = s.standing(m, code, false)
+		b = s.standing(m, code)
 	}
 	if code == "" && !b.ResetBefore && (b.Accept || b.ResetAfter || !b.answers() && !b.Hang) {
 		m = s.accept(m)
@@ -53,13 +53,13 @@ func (s *Slack) treat(
 	s.answerAs(w, r, b, code, func(status int, code string) { answer(status, code, m) })
 }
 
-// answers reports whether the Behaviour has a response of its own.
+// answers reports whether b has a response of its own.
 func (b Behaviour) answers() bool {
 	return b.Status != 0 || b.Code != "" || b.Body != "" || b.RetryAfter != ""
 }
 
-// answerAs responds by the Behaviour. code is Slack's own error for the request, "" if there is none; answer
-// writes Slack's response for a code, or with "" the one for a request that succeeded.
+// answerAs responds by the Behaviour. code is Slack's own error for the request, or "". answer writes Slack's
+// response for code; "" means success.
 func (s *Slack) answerAs(
 	w http.ResponseWriter,
 	r *http.Request,

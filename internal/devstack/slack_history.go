@@ -20,9 +20,9 @@ const (
 	defaultPageSize = 100
 )
 
-// History is how a Slack treats requests for the history of a channel: conversations.history and
-// conversations.replies. With the zero value it responds as Slack does. Posts are not affected. A Mode with a
-// revoked token goes before it.
+// History scripts the responses for the history of a channel: conversations.history and
+// conversations.replies. With the zero value the fake responds as Slack does. Posts are not affected. A Mode
+// with a revoked token takes precedence.
 type History struct {
 	MissingScope bool   // the token may post, but not read
 	RetryAfter   string // if set, each request gets a 429 with this header

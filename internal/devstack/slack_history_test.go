@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// historyAnswer is an answer of conversations.history or conversations.replies.
+// historyAnswer is a response of conversations.history or conversations.replies.
 type historyAnswer struct {
 	OK       bool
 	Error    string
@@ -22,7 +22,7 @@ type historyAnswer struct {
 	} `json:"response_metadata"`
 }
 
-// ask asks for the history with arguments such as "channel=C1&limit=2".
+// ask requests the history with arguments such as "channel=C1&limit=2".
 func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) (answer historyAnswer, texts string) {
 	t.Helper()
 	status, body, err := post(t, client, s.APIURL()+method, formType, "token=xoxb-1&"+arguments)
@@ -38,7 +38,7 @@ func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) 
 	return answer, texts
 }
 
-// send posts a text by the API and returns the answer's channel and timestamp.
+// send posts a text by the API and returns the response's channel and timestamp.
 func send(t *testing.T, s *Slack, client *http.Client, arguments string) (channel, ts string) {
 	t.Helper()
 	_, body, err := post(t, client, s.APIURL()+"chat.postMessage", formType, "token=xoxb-1&"+arguments)

@@ -3,6 +3,7 @@ package devstack
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -27,7 +28,6 @@ var webhookStatus = map[string]int{
 func (s *Slack) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/chat.postMessage", s.postMessage)
-	mux.HandleFunc("POST /api/chat.update", s.updateMessage)
 	mux.HandleFunc("POST /api/auth.test", s.authTest)
 	s.historyRoutes(mux)
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
@@ -76,15 +76,20 @@ func (s *Slack) handler() http.Handler {
 func (s *Slack) postMessage(w http.ResponseWriter, r *http.Request) {
 	form, code := authorised(r)
 	m := newMessage("api", r, form)
+	explanation := ""
 	if code == "" {
-		code = m.problem()
+		code, explanation = m.problem()
 	}
 	if code == "" && m.Channel == "" {
 		code = "channel_not_found"
 	}
 	s.treat(w, r, m, code, func(status int, code string, m Message) {
 		if code != "" {
-			writeAPI(w, status, map[string]any{"ok": false, "error": code})
+			answer := map[string]any{"ok": false, "error": code}
+			if explanation != "" {
+				answer["response_metadata"] = map[string]any{"messages": []string{"[ERROR] " + explanation}}
+			}
+			writeAPI(w, status, answer)
 			return
 		}
 		writeAPI(w, status, map[string]any{
@@ -113,7 +118,7 @@ func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		code = "invalid_payload"
 	default:
-		code = m.problem()
+		code, _ = m.problem()
 	}
 	s.treat(w, r, m, code, func(status int, code string, _ Message) {
 		if code == "" {
@@ -240,16 +245,16 @@ func newMessage(via string, r *http.Request, form map[string]string) Message {
 	return m
 }
 
-// problem returns Slack's error code for a message, or "".
-func (m Message) problem() string {
+// problem returns Slack's error code for a message and its explanation, or "".
+func (m Message) problem() (code, explanation string) {
 	if m.Metadata != nil && !json.Valid(m.Metadata) {
-		return "invalid_metadata_format"
+		return "invalid_metadata_format", ""
 	}
 	if m.Blocks == nil {
 		if strings.TrimSpace(m.Text) == "" && m.Form["attachments"] == "" {
-			return "no_text"
+			return "no_text", ""
 		}
-		return ""
+		return "", ""
 	}
 	var blocks []struct {
 		Type   string          `json:"type"`
@@ -257,25 +262,32 @@ func (m Message) problem() string {
 		Fields []textObject    `json:"fields"`
 	}
 	if json.Unmarshal(m.Blocks, &blocks) != nil {
-		return "invalid_blocks_format"
+		return "invalid_blocks_format", ""
 	}
 	if len(blocks) > 50 {
-		return "invalid_blocks"
+		return "invalid_blocks", "no more than 50 items allowed [json-pointer:/blocks]"
 	}
-	for _, block := range blocks {
+	for i, block := range blocks {
 		var text textObject
 		_ = json.Unmarshal(block.Text, &text)
 		limit := map[string]int{"header": 150, "section": 3000}[block.Type]
-		if block.Type == "" || limit > 0 && text.length() > limit {
-			return "invalid_blocks"
+		if block.Type == "" {
+			return "invalid_blocks", fmt.Sprintf("missing required field: type [json-pointer:/blocks/%d]", i)
 		}
-		for _, field := range block.Fields {
+		if limit > 0 && text.length() > limit {
+			return "invalid_blocks", tooLong(limit, fmt.Sprintf("/blocks/%d/text/text", i))
+		}
+		for n, field := range block.Fields {
 			if field.length() > 2000 {
-				return "invalid_blocks"
+				return "invalid_blocks", tooLong(2000, fmt.Sprintf("/blocks/%d/fields/%d/text", i, n))
 			}
 		}
 	}
-	return ""
+	return "", ""
+}
+
+func tooLong(limit int, pointer string) string {
+	return fmt.Sprintf("must be less than %d characters [json-pointer:%s]", limit+1, pointer)
 }
 
 type textObject struct {

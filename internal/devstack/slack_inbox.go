@@ -50,15 +50,15 @@ func (s *Slack) after(since int) (accepted int, messages []Message) {
 	return s.accepted, messages
 }
 
-// version is a number that grows with each change of what /fake/mode shows.
+// version increases with each change of the data behind /fake/mode.
 func (s *Slack) version() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.modeVersion
 }
 
-// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since, and that
-// the mode, or what it has refused, has changed.
+// events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since. It also
+// sends an event when the mode or its counts of refused posts change.
 func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	version := -1
 	for {
 		changed := s.Changed()
-		if now := s.version(); now != version { // the page asks for the mode itself
+		if now := s.version(); now != version { // the page then fetches the mode
 			version = now
 			if _, err := fmt.Fprintf(w, "event: mode\ndata: %d\n\n", version); err != nil {
 				return

@@ -6,7 +6,7 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Refusals counts the posts and edits to one channel that a Mode has refused.
+// Refusals counts the posts to one channel that a Mode has refused.
 type Refusals struct {
 	ChannelLimit   int `json:"channel_limit"`   // 429s by the limit of the channel
 	WorkspaceLimit int `json:"workspace_limit"` // 429s by the limit of the workspace
@@ -20,14 +20,14 @@ type window struct {
 	paused time.Time   // until then every post is refused
 }
 
-// slackChannel is what a Slack knows about a channel.
+// slackChannel is the state of one channel.
 type slackChannel struct {
 	name    string // as the last sender named it
 	window  window
 	refused Refusals
 }
 
-// refusal returns for how long a post is refused at now; 0: it is not.
+// refusal returns the time until w accepts posts again. Zero means that it accepts one at now.
 func (w *window) refusal(limit ratelimit.Limit, pause time.Duration, now time.Time) time.Duration {
 	if left := w.paused.Sub(now); left > 0 {
 		return left
@@ -40,7 +40,7 @@ func (w *window) refusal(limit ratelimit.Limit, pause time.Duration, now time.Ti
 		}
 	}
 	for len(w.posts) > 0 && !w.posts[0].After(now.Add(-longest)) {
-		w.posts = w.posts[1:] // append copies only what is left
+		w.posts = w.posts[1:] // append copies only the rest
 	}
 	if full <= 0 {
 		return 0
@@ -57,8 +57,9 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// limit decides about a post to a channel by the limits, and counts it in both if neither refuses it. Else it
-// returns the seconds until the pause is over, and what to count the refusal in; s.mu is held.
+// limit checks a post to a channel against both limits, and counts it in both if neither refuses it.
+// Otherwise it returns the seconds until the pause is over, and the counter of the refusal. The caller holds
+// s.mu.
 func (s *Slack) limit(c *slackChannel) (retryAfter int, count *int) {
 	now := s.now()
 	if left := s.workspace.refusal(s.mode.WorkspaceLimit, s.mode.RetryAfter, now); left > 0 {

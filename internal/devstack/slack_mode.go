@@ -10,35 +10,36 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Mode is how a Slack treats every post that no Behaviour is scripted for: neither queued with Next nor set
-// with Always, where a Behaviour of Always that only delays counts as none. The zero value accepts them.
+// Mode sets the response to every post without a scripted Behaviour: neither queued with Next nor set with
+// Always. A Behaviour of Always that only delays does not count as scripted. The zero value accepts every
+// post.
 //
 // A post meets, in this order: a front end's error for its text, the revoked token, errors of the request
 // itself, the limits of the workspace and of its channel, Slack's internal error for its text.
+// itself, the limits of the workspace and of its channel, Slack's internal error for its text.
 type Mode struct {
-	// ChannelLimit is how many posts one channel takes in a rolling window, WorkspaceLimit how many all of them
-	// take together; nil: any number. A post above a limit is answered with a 429, which begins a pause: until
-	// it is over the channel, or the workspace, refuses every post, with the seconds that are left as
-	// Retry-After. Refused posts count in no limit and don't extend the pause; Slack documents neither. A window
-	// is (now - its duration, now].
+	// ChannelLimit limits the posts of one channel in a rolling window, WorkspaceLimit the posts of all
+	// channels together; nil means no limit. A post above a limit gets a 429, which begins a pause: until it
+	// is over the channel, or the workspace, refuses every post, with the remaining seconds as Retry-After.
+	// Refused posts count in no limit and don't extend the pause; Slack documents neither. A window is (now -
+	// its duration, now].
 	//
 	// A channel and its ID are the same channel. Webhook posts count in the channel they name, else in one of
-	// their own. chat.update meets no limit: Slack counts it separately. The precision and the cost of the
-	// product's limits mean nothing here.
+	// their own. The precision and the cost of the product's limits mean nothing here.
 	ChannelLimit, WorkspaceLimit ratelimit.Limit
 
-	// RetryAfter is how long the pause after a 429 is, in whole seconds up to an hour; 0: until the window has
-	// room again, rounded up to a whole second.
+	// RetryAfter is the pause after a 429, in whole seconds up to an hour. If it is zero, the pause lasts
+	// until the window has room again, rounded up to a whole second.
 	RetryAfter time.Duration
 
-	// Fail lists texts of posts and edits that always fail. The first that a message's text contains counts.
+	// Fail lists texts of posts that always fail. The first that a message's text contains counts.
 	Fail []Failure
 
-	// Revoked makes every known method answer token_revoked, and the webhook 403 invalid_token.
+	// Revoked makes every known method return token_revoked, and the webhook 403 invalid_token.
 	Revoked bool
 }
 
-// Failure is a text, and how a post or an edit that contains it fails.
+// Failure is a text, and how a post that contains it fails.
 type Failure struct {
 	Text string
 	Kind string // FailHTML or FailInternal
@@ -50,13 +51,13 @@ const (
 	FailInternal = "internal_error" // 200 and the code internal_error
 )
 
-// frontEndPage is what a FailHTML answers.
+// frontEndPage is the body of a FailHTML response.
 const frontEndPage = `<!DOCTYPE html>
 <html><head><title>403 Forbidden</title></head>
 <body><h1>Request blocked</h1><p>The request was blocked by a security rule. Reference: 0.fake.0</p></body></html>
 `
 
-// Check reports everything that a Mode must not have, and what was expected.
+// Check reports every invalid field of m, with the expected value.
 func (m Mode) Check() error {
 	var errs []error
 	if m.RetryAfter < 0 || m.RetryAfter > time.Hour || m.RetryAfter%time.Second != 0 {
@@ -76,7 +77,7 @@ func (m Mode) Check() error {
 	return errors.Join(errs...)
 }
 
-// failure is how a text fails; "": it doesn't.
+// failure returns the kind of failure for a text, or "".
 func (m Mode) failure(text string) string {
 	for _, f := range m.Fail {
 		if strings.Contains(text, f.Text) {
@@ -86,8 +87,8 @@ func (m Mode) failure(text string) string {
 	return ""
 }
 
-// SetMode sets how posts are treated from now on. Windows and pauses begin anew, the numbers of Refused go
-// on. On an error, which says what was expected, nothing changes.
+// SetMode sets the response to posts from now on. Windows and pauses begin anew; the counts of Refused are
+// kept. An invalid Mode changes nothing.
 func (s *Slack) SetMode(m Mode) error {
 	if err := m.Check(); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (s *Slack) SetNow(now func() time.Time) {
 	s.now = now
 }
 
-// Refused returns how many posts and edits the Mode has refused in a channel, by its name or its ID.
+// Refused returns how many posts the Mode has refused in a channel, by its name or its ID.
 func (s *Slack) Refused(channel string) Refusals {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,13 +127,13 @@ func (s *Slack) Refused(channel string) Refusals {
 	return Refusals{}
 }
 
-// standing decides by the Mode about a post, or an edit, for which no Behaviour is scripted. code is Slack's
-// own error for it, "" if there is none.
-func (s *Slack) standing(m Message, code string, edit bool) Behaviour {
+// standing picks the Behaviour that the Mode sets for a post without a scripted one. code is Slack's own
+// error for the post, or "".
+func (s *Slack) standing(m Message, code string) Behaviour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failure := s.mode.failure(m.Text)
-	limited := !edit && (s.mode.ChannelLimit != nil || s.mode.WorkspaceLimit != nil)
+	limited := s.mode.ChannelLimit != nil || s.mode.WorkspaceLimit != nil
 	if failure == "" && !s.mode.Revoked && !limited {
 		return Behaviour{}
 	}

@@ -43,7 +43,7 @@ func (t modeText) parse() (Mode, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// named parses a field, whose name an error has.
+// named parses a field and prefixes errors with its name.
 func named[T any](name string, parse func(string) (T, error), text string) (T, error) {
 	value, err := parse(text)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Slack) modeRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /fake/mode", s.changeMode)
 }
 
-// changeMode reads a whole Mode: what it does not name is off.
+// changeMode replaces the whole Mode: fields that the request leaves out are reset.
 func (s *Slack) changeMode(w http.ResponseWriter, r *http.Request) {
 	var text modeText
 	decoder := json.NewDecoder(r.Body)

@@ -29,7 +29,7 @@ func (s *limitedSlack) change(body string, headers ...string) (status int, answe
 	return resp.StatusCode, strings.TrimSpace(string(data))
 }
 
-// shownMode returns what the fake says about its mode.
+// shownMode returns the response of /fake/mode.
 func (s *limitedSlack) shownMode() (shown modeShown) {
 	s.Helper()
 	resp, err := s.client.Get(s.URL() + "/fake/mode")

@@ -216,7 +216,7 @@ func TestSlackStreamsMessages(t *testing.T) {
 	}
 }
 
-// expectStats compares what the fake Slack counts under /fake/stats.
+// expectStats compares the counters of /fake/stats.
 func expectStats(t *testing.T, s *Slack, client *http.Client, want map[string]int) {
 	t.Helper()
 	resp, err := client.Get(s.URL() + "/fake/stats")

@@ -1,7 +1,10 @@
 package event
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 )
@@ -61,29 +64,52 @@ func (d *decoding) readCloudEvent(o *object) *Rejection {
 		if !utf8.Valid(decoded) {
 			return malformed("data_base64 is not valid UTF-8 once decoded")
 		}
-		return d.readBody("data_base64.", decoded, mediaType(contentType))
+		return d.readEncoded("data_base64.", decoded, mediaType(contentType))
 	case !hasData:
 		return d.readText("")
 	}
+	return d.readData("data.", data)
+}
+
+// readData reads the data of a CloudEvent that is a valid JSON value. Both modes read it alike.
+func (d *decoding) readData(path string, data []byte) *Rejection {
+	name := cmp.Or(strings.TrimSuffix(path, "."), "payload")
 	switch is := jsonType(data); is {
+	case jsonNull:
+		return d.readText("")
 	case jsonString:
 		text, err := unquote(data)
 		if err != nil {
-			return malformed("data is not a string")
+			return malformed("%s is not a string", name)
 		}
 		return d.readText(text)
 	case jsonObject:
-		inner, rejection := parseObject("data.", data)
+		inner, rejection := parseObject(path, data)
 		if rejection != nil {
 			return rejection
 		}
 		return d.readObject(&inner)
 	default:
-		return o.wrongType("data", is, "an object or a string")
+		return malformed("%s is %s, expected an object or a string", name, is)
 	}
 }
 
-// readBinary reads a CloudEvent whose attributes are headers and whose data is the payload.
+// readEncoded reads the data of a CloudEvent that is bytes of a declared type.
+func (d *decoding) readEncoded(path string, data []byte, contentType string) *Rejection {
+	if contentType != "application/json" && contentType != "text/json" && !strings.HasSuffix(contentType, "+json") {
+		return d.readBody(path, data, contentType)
+	}
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0:
+		return d.readText("")
+	case !json.Valid(data):
+		return broken(path, data)
+	}
+	return d.readData(path, data)
+}
+
+// readBinary reads a CloudEvent with its attributes in headers and its data in the payload.
 func (d *decoding) readBinary(header map[string][]string, data []byte, contentType string) *Rejection {
 	attribute := func(name string) (string, *Rejection) {
 		value, _ := headerValue(header, "ce-"+name)
@@ -105,7 +131,7 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 	if declared != "" {
 		contentType = mediaType(declared)
 	}
-	return d.readBody("", data, contentType)
+	return d.readEncoded("", data, contentType)
 }
 
 // setAttributes sets id and time from a CloudEvent's attributes, and checks that it has every attribute that

@@ -15,6 +15,8 @@ import (
 	"notifier/test/kit"
 )
 
+const neither = "event has nothing to show, expected text, blocks or attachments"
+
 const structuredType = "application/cloudevents+json"
 
 // structured is a CloudEvent in the JSON format: the required attributes, and more members if they are given.
@@ -52,6 +54,7 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"the attribute text is none": {structured(`,"text":"y","cost":7,"data":{"text":"x"}`), plain("x", fromDB("c-1"))},
 		"not a CloudEvent inside":    {structured(`,"data":{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
 		"base64 object":              {structured(`,"data_base64":"` + base64Of(`{"text":"x","cost":2}`) + `","datacontenttype":"application/json"`), plain("x", fromDB("c-1"), withCost(2))},
+		"base64 JSON string":         {structured(`,"data_base64":"` + base64Of(`"x"`) + `","datacontenttype":"application/json"`), plain("x", fromDB("c-1"))},
 		"base64 declared plain":      {structured(`,"data_base64":"` + base64Of(`{"text":"x"}`) + `","datacontenttype":"text/plain;charset=utf-8"`), plain(`{"text":"x"}`, fromDB("c-1"))},
 		"declared":                   {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType), plain("x", fromDB("c-1"))},
 		"declared as in the binding": {withHeader(structured(`,"data":"x"`), "content-type", "Application/CloudEvents; charset=UTF-8"), plain("x", fromDB("c-1"))},
@@ -59,10 +62,7 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"later minor version":        {message(`{"specversion":"1.12","id":"c-1","source":"/db","type":"t","data":"x"}`), plain("x", fromDB("c-1"))},
 		"declared plain, so text":    {withHeader(message(`{"specversion":"1.0"}`), "Content-Type", "text/plain"), plain(`{"specversion":"1.0"}`)},
 	}.run(t)
-	const (
-		version = "CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x"
-		neither = "event has neither text nor blocks, expected at least one of them"
-	)
+	const version = "CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x"
 	table := rejected{
 		"not an object":        {message: withHeader(message("disk full"), "Content-Type", structuredType), detail: "payload is not an object, expected a CloudEvent as a JSON object"},
 		"batch":                {message: withHeader(message(`[{"specversion":"1.0"}]`), "Content-Type", "application/cloudevents-batch+json"), detail: "payload is a batch of CloudEvents, expected one CloudEvent in each message"},
@@ -109,6 +109,11 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"without ce-specversion":     {binary("x", "ce-specversion", ""), plain("x")},
 		"header's id before ce-id":   {binary("x", "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"), causedBy("/db"))},
 		"as it is replayed":          {binary("x", "Notifier-Event-Id", "c-1", "Nats-Msg-Id", "replay.7"), plain("x", fromDB("c-1"))},
+		"JSON string":                {binary(`"disk full"`, "ce-datacontenttype", "application/json"), plain("disk full", fromDB("c-1"))},
+		"JSON object, declared":      {binary(` {"text":"x","cost":2} `, "Content-Type", "application/vnd.disk+json"), plain("x", fromDB("c-1"), withCost(2))},
+		"JSON string, text/json":     {binary(`"disk full"`, "Content-Type", "text/json"), plain("disk full", fromDB("c-1"))},
+		"JSON string, +json":         {binary(`"disk full"`, "Content-Type", "application/vnd.disk+json"), plain("disk full", fromDB("c-1"))},
+		"JSON string, undeclared":    {binary(`"disk full"`), plain(`"disk full"`, fromDB("c-1"))},
 		"two spellings, first bytes": {binary("x", "Ce-Id", "c-2", "cE-Id", "c-3"), plain("x", fromDB("c-2"))},
 	}.run(t)
 	rejected{
@@ -116,11 +121,17 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"no id":               {message: binary(`{"id":"d-1","text":"x"}`, "ce-id", ""), detail: "CloudEvent has no id, expected a string that is not empty"},
 		"overlong encoding":   {message: binary("x", "ce-id", "%C0%A0"), detail: "ce-id is not valid UTF-8 once decoded"},
 		"control in the id":   {message: binary("x", "ce-id", "a%0Ab"), detail: "id has a control character, expected none"},
+		"JSON array":          {message: binary(`[1]`, "Content-Type", "application/json"), detail: "payload is an array, expected an object or a string", id: "c-1"},
+		"JSON number":         {message: binary(` 1`, "Content-Type", "application/json; charset=utf-8"), detail: "payload is a number, expected an object or a string", id: "c-1"},
+		"JSON null":           {message: binary(`null`, "Content-Type", "application/json"), detail: neither, id: "c-1"},
+		"no JSON":             {message: binary(" \n", "Content-Type", "application/json"), detail: neither, id: "c-1"},
+		"broken JSON":         {message: binary(`disk full`, "Content-Type", "application/json"), detail: "payload is broken JSON, or nested too deeply, at byte 1", id: "c-1"},
+		"more than one value": {message: binary(`"a" "b"`, "Content-Type", "application/json"), detail: "payload continues after its JSON value, which ends at byte 3", id: "c-1"},
 		"bad type of content": {message: binary("x", "ce-datacontenttype", "%FF"), detail: "ce-datacontenttype is not valid UTF-8 once decoded", id: "c-1"},
 	}.run(t)
 }
 
-// What the CloudEvents SDK writes is read back: its attributes, and its data in each encoding that it has.
+// Decode reads every encoding that the CloudEvents SDK writes.
 func TestDecodeWhatTheCloudEventsSDKWrites(t *testing.T) {
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	object := map[string]any{"text": "disk full & <hot>", "cost": 3, "blocks": []any{map[string]any{"type": "divider"}}}

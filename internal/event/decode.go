@@ -28,19 +28,19 @@ const (
 //     with a string "specversion" in it, it is a structured CloudEvent;
 //   - plain text.
 //
-// The fields of a JSON object are text, blocks (up to 50 objects with a string "type"), id (up to 256 bytes),
+// The fields of a JSON object are text, blocks (up to 50 objects), attachments (objects), id (up to 256 bytes),
 // channel, thread_ts (as in "1234567890.123456"), cost (digits only, 1 or more, see Rules.CheckCost) and time
 // (RFC 3339, years 1970 to 9999 in UTC). Names are case-sensitive, unknown ones are ignored, and of duplicate
 // names the last one counts. A field that is null, an empty string or an empty array counts as absent. A
 // CloudEvent's data is read in the same way, except that id and time are the CloudEvent's own.
 //
-// The source is a CloudEvent's own, else that of the Notifier-Source header; it is shown and decides nothing,
-// so it is no reason for a Rejection.
+// The source is a CloudEvent's own, or else the Notifier-Source header. It is shown but decides nothing, so a
+// bad source never causes a Rejection.
 //
 // The Rejection is nil if and only if the Event can be sent: ID is not empty, Category has 1 to 128 bytes,
-// Cost is 1 or more, and there is a Text that is more than whitespace, or there are Blocks. With a Rejection
-// the Event holds what was known by then, for the log and the dead letter: always Subject and Published, the
-// best ID available, and Category unless the category itself is invalid (then it is empty).
+// Cost is 1 or more, and there is a Text with a visible character, or Blocks or Attachments. With a Rejection
+// the Event holds the fields decoded so far, for the log and the dead letter: always Subject and Published,
+// the best ID available, and Category unless the category itself is invalid (then it is empty).
 //
 // The Event shares no memory with m.Data. Decode is deterministic and safe for concurrent use.
 func Decode(m Message, r Rules) (Event, *Rejection) {
@@ -124,8 +124,7 @@ func (d *decoding) readBody(path string, data []byte, contentType string) *Rejec
 		if len(bytes.TrimSpace(data)) == 0 {
 			return malformed("payload is empty, expected text or a JSON object")
 		}
-		d.Text = string(data)
-		return nil
+		return d.readText(string(data))
 	}
 	o, rejection := parseObject(path, data)
 	if rejection != nil {
@@ -139,7 +138,7 @@ func (d *decoding) readBody(path string, data []byte, contentType string) *Rejec
 
 func (d *decoding) readText(text string) *Rejection {
 	if blank(text) {
-		return malformed("event has neither text nor blocks, expected at least one of them")
+		return malformed("event has nothing to show, expected text, blocks or attachments")
 	}
 	d.Text = text
 	return nil
@@ -163,8 +162,8 @@ func (d *decoding) setCategory(subject string) *Rejection {
 
 // setHeaderID takes the id from the first of the two headers that has one. Notifier's own takes precedence: a
 // replayed dead letter needs a new Nats-Msg-Id and has to remain the same event. Both are validated, so that
-// a message is valid or not regardless of which one counts. Header names are compared byte by byte, as
-// JetStream does: a different spelling is not an id to the server and must not be one here.
+// precedence does not affect the validity of a message. Header names are compared byte by byte, as JetStream
+// does: a different spelling is not an id to the server and must not be one here.
 func (d *decoding) setHeaderID(header map[string][]string) *Rejection {
 	for _, name := range [...]string{outcome.HeaderEventID, outcome.HeaderMsgID} {
 		values := header[name]
@@ -231,8 +230,12 @@ func malformed(format string, args ...any) *Rejection {
 	return &Rejection{outcome.Malformed, fmt.Sprintf(format, args...)}
 }
 
-// blank reports whether text is empty or nothing but whitespace.
-func blank(text string) bool { return strings.TrimSpace(text) == "" }
+// blank reports whether text shows nothing: it has only white space, control and formatting characters.
+func blank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.In(r, unicode.White_Space, unicode.Cc, unicode.Cf)
+	})
+}
 
 // shorten truncates a name that a publisher chose to a length that fits a log line, on a rune boundary.
 func shorten(name string) string {

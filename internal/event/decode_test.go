@@ -56,7 +56,7 @@ func withHeader(m event.Message, namesAndValues ...string) event.Message {
 	return m
 }
 
-// plain is the event that a message with nothing but a text becomes; change says what else it has.
+// plain returns the event decoded from a plain text message, with changes applied.
 func plain(text string, change ...func(*event.Event)) event.Event {
 	e := event.Event{
 		ID: fallback, Category: "errors", Subject: subject, Text: text, Cost: 1,

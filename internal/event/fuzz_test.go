@@ -5,17 +5,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/slackout/markup"
+	"notifier/internal/term"
 )
 
-// FuzzDecode feeds Decode with any payload, subject and headers, and holds what it returns to what it
-// promises.
+// FuzzDecode feeds Decode with any payload, subject and headers, and checks its guarantees.
 func FuzzDecode(f *testing.F) {
 	object := `{"id":"p-1","text":"x","blocks":[{"type":"section","text":{"type":"mrkdwn","text":"*x*"}}],"channel":"#deploys","cost":2}`
 	for _, m := range []event.Message{message(object), structured(`,"data":` + object), structured(`,"data":"x"`), structured(`,"data_base64":"eA=="`)} {
@@ -30,7 +30,6 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("{\"text\":\"\xff"), "notify.\xff", "", "\xff", "application/cloudevents-batch+json", "%FF")
 	f.Add([]byte(`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"eyJ0ZXh0IjoieCJ9"}`), "notify.a", "", "", "", "")
 	r := rules(f)
-	r.CheckBlocks = markup.CheckBlocks
 	f.Fuzz(func(t *testing.T, data []byte, subject, eventID, messageID, contentType, cloudEventID string) {
 		m := event.Message{Subject: subject, Data: data, FallbackID: fallback, Published: published(), Header: map[string][]string{}}
 		for name, value := range map[string]string{outcome.HeaderEventID: eventID, "Nats-Msg-Id": messageID, "Content-Type": contentType, "ce-id": cloudEventID} {
@@ -55,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// checkKnown checks what holds of every event, rejected or not.
+// checkKnown checks the guarantees for every event, rejected or not.
 func checkKnown(t *testing.T, m event.Message, e event.Event) {
 	t.Helper()
 	if e.Subject != m.Subject || !e.Published.Equal(m.Published) {
@@ -72,7 +71,7 @@ func checkKnown(t *testing.T, m event.Message, e event.Event) {
 	}
 }
 
-// checkEvent checks what holds of an event that is fit to be sent.
+// checkEvent checks the guarantees for an event that was not rejected.
 func checkEvent(t *testing.T, e event.Event, r event.Rules) {
 	t.Helper()
 	if e.Category == "" || e.Category != strings.TrimPrefix(e.Subject, "notify.") {
@@ -81,8 +80,9 @@ func checkEvent(t *testing.T, e event.Event, r event.Rules) {
 	if e.Cost > maxCost(e.Category) {
 		t.Errorf("cost %d", e.Cost)
 	}
-	if !utf8.ValidString(e.Text) || strings.TrimSpace(e.Text) == "" && (e.Text != "" || e.Blocks == nil) {
-		t.Errorf("text %q with blocks %q", e.Text, e.Blocks)
+	visible := strings.ContainsFunc(term.Message(e.Text), func(r rune) bool { return !unicode.IsSpace(r) })
+	if !utf8.ValidString(e.Text) || !visible && (e.Text != "" || e.Blocks == nil && e.Attachments == nil) {
+		t.Errorf("text %q with blocks %q and attachments %q", e.Text, e.Blocks, e.Attachments)
 	}
 	if e.Channel != "" && !r.ChannelAllowed(e.Channel) {
 		t.Errorf("channel %q", e.Channel)
@@ -93,15 +93,16 @@ func checkEvent(t *testing.T, e event.Event, r event.Rules) {
 	if y := e.Time.Year(); y < 1970 || y > 9999 {
 		t.Errorf("time %v", e.Time)
 	}
-	if e.Blocks != nil {
-		var blocks []map[string]any
-		if err := json.Unmarshal(e.Blocks, &blocks); err != nil || len(blocks) < 1 || len(blocks) > 50 {
-			t.Fatalf("%d blocks, %v: %s", len(blocks), err, e.Blocks)
+	for _, list := range []json.RawMessage{e.Blocks, e.Attachments} {
+		var objects []map[string]any
+		if list == nil {
+			continue
 		}
-		for _, block := range blocks {
-			if kind, ok := block["type"].(string); !ok || kind == "" {
-				t.Errorf("block %v", block)
-			}
+		if err := json.Unmarshal(list, &objects); err != nil || len(objects) < 1 {
+			t.Fatalf("%d objects, %v: %s", len(objects), err, list)
+		}
+		if e.Blocks != nil && len(objects) > 50 && &list[0] == &e.Blocks[0] {
+			t.Errorf("%d blocks", len(objects))
 		}
 	}
 }

@@ -4,14 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"notifier/internal/outcome"
 )
 
-const maxBlocks = 50 // Slack refuses a message with more
+const (
+	maxBlocks = 50 // Slack refuses a message with more
+	maxDepth  = 32 // several times as deep as anything that Slack accepts
+)
 
 // The JSON types as a Rejection names them.
 const (
@@ -46,15 +52,13 @@ func (d *decoding) readObject(o *object) *Rejection {
 	if rejection != nil {
 		return rejection
 	}
-	if d.Blocks, rejection = o.blocks(); rejection != nil {
+	if d.Blocks, rejection = o.list("blocks", maxBlocks); rejection != nil {
 		return rejection
 	}
-	if d.Blocks != nil && d.rules.CheckBlocks != nil {
-		if err := d.rules.CheckBlocks(d.Blocks); err != nil {
-			return malformed("%s%v", o.path, err)
-		}
+	if d.Attachments, rejection = o.list("attachments", math.MaxInt); rejection != nil {
+		return rejection
 	}
-	if d.Blocks == nil || !blank(text) {
+	if d.Blocks == nil && d.Attachments == nil || !blank(text) {
 		if rejection = d.readText(text); rejection != nil {
 			return rejection
 		}
@@ -85,7 +89,7 @@ func (d *decoding) setCost(o *object) *Rejection {
 	if cost < 1 {
 		return malformed("%scost is below 1, expected 1 or more", o.path)
 	}
-	if cost > 1 && d.rules.CheckCost != nil { // 1 is never too much, and what most events cost
+	if cost > 1 && d.rules.CheckCost != nil { // 1 always fits, and most events cost 1
 		if err := d.rules.CheckCost(d.Category, cost); err != nil {
 			return malformed("%scost %s, %v", o.path, shorten(string(raw)), err)
 		}
@@ -121,42 +125,38 @@ func (d *decoding) setChannel(o *object) *Rejection {
 	return nil
 }
 
-// blocks returns the Block Kit array as it was written, or nil if it is absent or empty. Only the number of
-// blocks and their outline are validated: Rules.CheckBlocks knows types and fields.
-func (o *object) blocks() (json.RawMessage, *Rejection) {
-	raw, ok := o.get("blocks")
+// list returns an array of up to max objects as it was written, or nil if it is absent or empty. Slack validates
+// the objects.
+func (o *object) list(name string, max int) (json.RawMessage, *Rejection) {
+	raw, ok := o.get(name)
 	if !ok {
 		return nil, nil
 	}
 	if is := jsonType(raw); is != jsonArray {
-		return nil, o.wrongType("blocks", is, jsonArray)
+		return nil, o.wrongType(name, is, jsonArray)
 	}
-	var blocks []json.RawMessage
-	if err := json.Unmarshal(raw, &blocks); err != nil {
-		return nil, malformed("%sblocks is not an array", o.path)
+	decoder := jsontext.NewDecoder(bytes.NewReader(raw), parserOptions...)
+	_, err := decoder.ReadToken() // the bracket
+	n := 0
+	for ; err == nil && decoder.PeekKind() != ']'; n++ {
+		if decoder.PeekKind() != '{' {
+			value, _ := decoder.ReadValue()
+			return nil, o.wrongType(fmt.Sprintf("%s[%d]", name, n), jsonType(value), jsonObject)
+		}
+		for inside := true; err == nil && inside; inside = decoder.StackDepth() > 1 {
+			_, err = decoder.ReadToken()
+			if decoder.StackDepth() > maxDepth {
+				return nil, malformed("%s%s is nested in more than %d levels", o.path, name, maxDepth)
+			}
+		}
 	}
-	if len(blocks) == 0 {
+	switch {
+	case err != nil: // the array is valid JSON, or parseObject would have failed
+		return nil, malformed("%s%s is not an array", o.path, name)
+	case n > max:
+		return nil, malformed("%s%s has %d elements, expected at most %d", o.path, name, n, max)
+	case n == 0:
 		return nil, nil
-	}
-	if len(blocks) > maxBlocks {
-		return nil, malformed("%sblocks has %d elements, expected at most %d", o.path, len(blocks), maxBlocks)
-	}
-	for i, block := range blocks {
-		name := fmt.Sprintf("blocks[%d]", i)
-		if is := jsonType(block); is != jsonObject {
-			return nil, o.wrongType(name, is, jsonObject)
-		}
-		b, rejection := parseObject(o.path+name+".", block)
-		if rejection != nil {
-			return nil, rejection
-		}
-		kind, rejection := b.string("type")
-		if rejection != nil {
-			return nil, rejection
-		}
-		if kind == "" {
-			return nil, malformed("%stype is absent, expected a string", b.path)
-		}
 	}
 	return bytes.Clone(raw), nil
 }

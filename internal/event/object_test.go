@@ -8,7 +8,6 @@ import (
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/internal/slackout/markup"
 )
 
 func withBlocks(blocks string) func(*event.Event) {
@@ -20,6 +19,8 @@ func withCost(cost int) func(*event.Event) { return func(e *event.Event) { e.Cos
 func repeatBlocks(n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(`{"type":"divider"},`, n), ",") + "]"
 }
+
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
 func TestDecodeJSONObject(t *testing.T) {
 	accepted{
@@ -39,6 +40,10 @@ func TestDecodeJSONObject(t *testing.T) {
 		"channel":                  {message(`{"text":"x","channel":"#deploys"}`), plain("x", func(e *event.Event) { e.Channel = "#deploys" })},
 		"thread":                   {message(`{"text":"x","thread_ts":"1234567890.123456"}`), plain("x", func(e *event.Event) { e.ThreadTS = "1234567890.123456" })},
 		"highest cost":             {message(`{"text":"x","cost":20}`), plain("x", withCost(20))},
+		"attachments only":         {message(`{"attachments":[ {"text":"x"} ]}`), plain("", func(e *event.Event) { e.Attachments = json.RawMessage(`[ {"text":"x"} ]`) })},
+		"deepest blocks":           {message(`{"blocks":[{"a":` + nested(29) + `}]}`), plain("", withBlocks(`[{"a":`+nested(29)+`}]`))},
+		"more than 50 attachments": {message(`{"attachments":` + repeatBlocks(120) + `}`), plain("", func(e *event.Event) { e.Attachments = json.RawMessage(repeatBlocks(120)) })},
+		"text and format marks":    {message(`{"text":"\u200fשלום"}`), plain("\u200fשלום")},
 		"blocks only":              {message(`{"blocks":[ {"type":"divider"} ]}`), plain("", withBlocks(`[ {"type":"divider"} ]`))},
 		"blocks and blank text":    {message(`{"text":" \n","blocks":[{"type":"divider"}]}`), plain("", withBlocks(`[{"type":"divider"}]`))},
 		"most blocks":              {message(`{"blocks":` + repeatBlocks(50) + `}`), plain("", withBlocks(repeatBlocks(50)))},
@@ -50,23 +55,22 @@ func TestDecodeJSONObject(t *testing.T) {
 
 func TestDecodeJSONObjectRejects(t *testing.T) {
 	const (
-		neither = "event has neither text nor blocks, expected at least one of them"
-		cost    = "cost has a fraction or an exponent, expected an integer written in digits"
-		above   = ", expected 1 to 20, as the limits allow"
-		below   = "cost is below 1, expected 1 or more"
-		ts      = "thread_ts is not a message's timestamp, expected one such as 1234567890.123456"
-		rfc     = "time is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z"
-		years   = "time is not within the years 1970 to 9999 UTC"
+		cost  = "cost has a fraction or an exponent, expected an integer written in digits"
+		above = ", expected 1 to 20, as the limits allow"
+		below = "cost is below 1, expected 1 or more"
+		ts    = "thread_ts is not a message's timestamp, expected one such as 1234567890.123456"
+		rfc   = "time is not a time, expected RFC 3339 such as 2026-11-20T04:39:01Z"
+		years = "time is not within the years 1970 to 9999 UTC"
 	)
 	table := rejected{
 		"blank text":          {message: message(`{"text":" \n\u00a0"}`), detail: neither},
-		"empty blocks":        {message: message(`{"blocks":[]}`), detail: neither},
+		"empty blocks":        {message: message(`{"blocks":[],"attachments":[]}`), detail: neither},
 		"nulls":               {message: message(`{"text":null,"blocks":null}`), detail: neither},
 		"last of two is null": {message: message(`{"text":"x","text":null}`), detail: neither},
 
-		"cut off":         {message: message(`{"text":"x"`), detail: "payload is broken JSON: it ends at byte 11 before its object does"},
+		"cut off":         {message: message(`{"text":"x"`), detail: "payload is broken JSON: it ends at byte 11 before its value does"},
 		"broken":          {message: message(`{"text":x}`), detail: "payload is broken JSON, or nested too deeply, at byte 9"},
-		"something after": {message: message(`{"text":"x"} y`), detail: "payload continues after its JSON object, which ends at byte 12"},
+		"something after": {message: message(`{"text":"x"} y`), detail: "payload continues after its JSON value, which ends at byte 12"},
 
 		"text: number":          {message: message(`{"text":5}`), detail: "text is a number, expected a string"},
 		"text: object":          {message: message(`{"text": {"text":"x"}}`), detail: "text is an object, expected a string"},
@@ -75,7 +79,11 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"blocks: too many":      {message: message(`{"blocks":` + repeatBlocks(51) + `}`), detail: "blocks has 51 elements, expected at most 50"},
 		"block: string":         {message: message(`{"blocks":["divider"]}`), detail: "blocks[0] is a string, expected an object"},
 		"block: null":           {message: message(`{"blocks":[{"type":"divider"}, null]}`), detail: "blocks[1] is null, expected an object"},
-		"block: type of number": {message: message(`{"blocks":[{"type":"divider"},{"type":3}]}`), detail: "blocks[1].type is a number, expected a string"},
+		"blocks: too deep":      {message: message(`{"blocks":[{"a":` + nested(32) + `}]}`), detail: "blocks is nested in more than 32 levels"},
+		"attachments: object":   {message: message(`{"text":"x","attachments":{}}`), detail: "attachments is an object, expected an array"},
+		"attachment: number":    {message: message(`{"attachments":[{},5]}`), detail: "attachments[1] is a number, expected an object"},
+		"attachments: too deep": {message: message(`{"attachments":[{"a":` + nested(32) + `}]}`), detail: "attachments is nested in more than 32 levels"},
+		"control characters":    {message: message(`{"text":"\u0007\u202e\u200b \u2066"}`), detail: neither},
 		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 39) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"channel: unsafe":       {message: message(`{"text":"x","channel":"a\u001b[2J"}`), reason: outcome.Unroutable, detail: `channel "a\x1b[2J" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
@@ -113,7 +121,7 @@ func TestRulesOfCostsAndChannels(t *testing.T) {
 		name    string
 		message event.Message
 		rules   event.Rules
-		want    string // the rejection; empty: none
+		want    string // the rejection, if any
 	}{
 		{"cost within the category's bound", message(`{"text":"x","cost":6}`), bounded, ""},
 		{"cost above the category's bound", deploys, bounded, "malformed: cost 6, expected 1 to 5, as the limits allow"},
@@ -127,28 +135,5 @@ func TestRulesOfCostsAndChannels(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
-	}
-}
-
-// TestBlocksAreCheckedByTheRule: what the rule finds is the detail, with where the blocks are; without a rule
-// they are taken.
-func TestBlocksAreCheckedByTheRule(t *testing.T) {
-	r := rules(t)
-	r.CheckBlocks = markup.CheckBlocks
-	for payload, want := range map[string]string{
-		`{"id":"e1","blocks":[{"type":"divider"},{"type":"video"}]}`:                                  `malformed: blocks[1].type is "video", expected one of `,
-		`{"id":"e1","text":"x","blocks":[{"type":"divider","onload":1}]}`:                             `malformed: blocks[0] has the field "onload", expected none but block_id`,
-		`{"specversion":"1.0","id":"e1","source":"s","type":"t","data":{"blocks":[{"type":"plan"}]}}`: `malformed: data.blocks[0].type is "plan", expected one of `,
-	} {
-		e, rejection := event.Decode(message(payload), r)
-		if rejection == nil || !strings.HasPrefix(rejection.Error(), want) || e.ID != "e1" {
-			t.Errorf("%s: %v of %s, expected %s", payload, rejection, e.ID, want)
-		}
-		if _, rejection := event.Decode(message(payload), rules(t)); rejection != nil {
-			t.Errorf("%s: %v, expected it to be taken without a rule", payload, rejection)
-		}
-	}
-	if _, rejection := event.Decode(message(`{"blocks":[{"type":"divider"}]}`), r); rejection != nil {
-		t.Errorf("%v, expected a divider to be taken", rejection)
 	}
 }

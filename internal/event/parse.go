@@ -12,17 +12,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// fieldNames are the names of the fields that an object can have and that are read: those of a CloudEvent and
-// those of an event.
+// fieldNames lists the fields to read from an object: a CloudEvent's and an event's.
 var fieldNames = [...]string{
-	"id", "text", "cost", "time", "channel", "thread_ts", "blocks",
+	"id", "text", "cost", "time", "channel", "thread_ts", "blocks", "attachments",
 	"specversion", "source", "type", "data", "data_base64", "datacontenttype",
 }
 
 // object is one JSON object of a payload. Names are case-sensitive, which they would not be when decoding
 // into a struct; of duplicate names the last value counts, as in most JSON parsers.
 type object struct {
-	path   string                  // the prefix of a field's name in a Rejection: "", "data." or "blocks[3]."
+	path   string                  // the prefix of a field's name in a Rejection: "", "data." or "data_base64."
 	values [len(fieldNames)][]byte // by the index of the name, valid JSON, a part of the payload; nil: absent
 }
 
@@ -50,8 +49,7 @@ type parser struct {
 
 var parsers = sync.Pool{New: func() any { return &parser{} }}
 
-// parserOptions are what encoding/json accepts: duplicate names, and half a surrogate pair, which it reads as
-// U+FFFD.
+// parserOptions match encoding/json, which accepts duplicate names and reads half a surrogate pair as U+FFFD.
 var parserOptions = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // read notes where the fields are that have one of the names, and reads over all others.
@@ -108,7 +106,7 @@ func fieldNamed(name []byte) int {
 	return -1
 }
 
-// broken is why data is no object. encoding/json gives the position of a fault.
+// broken returns why data is not one JSON value. encoding/json gives the position of a fault.
 func broken(path string, data []byte) *Rejection {
 	where := "payload"
 	if path != "" {
@@ -120,9 +118,9 @@ func broken(path string, data []byte) *Rejection {
 	first := json.NewDecoder(bytes.NewReader(data))
 	switch err := first.Decode(new(json.RawMessage)); {
 	case err == nil:
-		return malformed("%s continues after its JSON object, which ends at byte %d", where, first.InputOffset())
+		return malformed("%s continues after its JSON value, which ends at byte %d", where, first.InputOffset())
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return malformed("%s is broken JSON: it ends at byte %d before its object does", where, len(data))
+		return malformed("%s is broken JSON: it ends at byte %d before its value does", where, len(data))
 	}
 	at := int64(0)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {

@@ -20,8 +20,8 @@ type Pattern struct {
 // ParsePattern reads a subscription subject such as "notify.>" or "svc.*.alerts". A wildcard is a whole
 // token: "*" stands for one token, ">" for one or more and only at the end.
 //
-// It returns an error, which states what is expected, if subject has no wildcard, an empty token, whitespace,
-// a control character or invalid UTF-8, has ">" before its end, or starts with "$", which NATS reserves.
+// It returns an error if subject has no wildcard, an empty token, whitespace, a control character or invalid
+// UTF-8, has ">" before its end, or starts with "$", which NATS reserves.
 func ParsePattern(subject string) (Pattern, error) {
 	if subject == "" {
 		return Pattern{}, errors.New(`subject is empty, expected one with a wildcard such as "notify.>"`)
@@ -133,5 +133,5 @@ func wholeTokens(s string) bool {
 	return s != "" && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")
 }
 
-// unprintable reports whether r is whitespace or a control character, neither of which a subject may contain.
+// unprintable reports whether r is whitespace or a control character. A subject may contain neither.
 func unprintable(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }

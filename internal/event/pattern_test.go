@@ -118,7 +118,7 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// referenceCategory matches token lists by recursion, and returns what the last wildcard matches.
+// referenceCategory matches token lists by recursion, and returns the part that the last wildcard matches.
 func referenceCategory(pattern, subject []string) (string, bool) {
 	for _, token := range subject {
 		if token == "" {

@@ -8,8 +8,7 @@ import (
 	"notifier/internal/outcome"
 )
 
-// TestDecodeReplies: every form of a stream's answer is recognised, and nothing that is
-// more or less than that.
+// TestDecodeReplies: Decode recognises every form of a stream's reply, and no near miss.
 func TestDecodeReplies(t *testing.T) {
 	for _, body := range []string{
 		`{"stream":"NOTIFY","seq":1}`,
@@ -49,7 +48,7 @@ func TestDecodeReplies(t *testing.T) {
 	}
 }
 
-// reasonOf is why a message is no event that can be sent; empty: it is one.
+// reasonOf returns the reason for the rejection of a message, or "".
 func reasonOf(t *testing.T, m event.Message) string {
 	t.Helper()
 	_, rejection := event.Decode(m, event.Rules{Pattern: mustPattern(t, "notify.>"), MaxBytes: maxBytes})
@@ -59,22 +58,50 @@ func reasonOf(t *testing.T, m event.Message) string {
 	return rejection.Reason
 }
 
-// FuzzDecodeReplies: what is taken for a stream's answer could not be sent either if it were none.
+// TestDecodeServerMessages: a publisher's message that resembles a message of the server remains an event.
+func TestDecodeServerMessages(t *testing.T) {
+	apiReply := `{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0,"config":{"name":"NOTIFY"}}`
+	for _, c := range []struct{ name, body, header, value, reason string }{
+		{"delete marker", "", "Nats-Marker-Reason", "MaxAge", outcome.Reply},
+		{"delete marker of a newer server", "", "Nats-Marker-Reason", "Other", outcome.Reply},
+		{"marker with a payload", "disk full", "Nats-Marker-Reason", "MaxAge", ""},
+		{"marker in other letters", "", "nats-marker-reason", "MaxAge", outcome.Malformed},
+		{"end of a request", "", "Nats-Pending-Messages", "1", outcome.Reply},
+		{"status with a payload", "disk full", "Nats-Pending-Messages", "1", ""},
+		{"a publisher's status", "", "Status", "404", outcome.Malformed},
+		{"marker of a key-value bucket", "", "KV-Operation", "PURGE", outcome.Malformed},
+		{"reply of the API", apiReply, "Nats-Required-Api-Level", "1", outcome.Reply},
+		{"advisory", `{"type":"io.nats.jetstream.advisory.v1.max_deliver","id":"x"}`, "Other", "x", outcome.Reply},
+		{"event that looks like a reply", `{"type":"io.nats.jetstream","text":"disk full"}`, "Other", "x", ""},
+		{"reply as a text", apiReply, "Content-Type", "text/plain", ""},
+		{"CloudEvent of a type of ours", `{"type":"io.nats.x","specversion":"1.0","id":"1","source":"s","data":"hello"}`,
+			"Other", "x", ""},
+		{"scheduled event", "backup is due", "Nats-Scheduler", "schedules.backup", ""},
+		{"last event of a batch", "backup is due", "Nats-Batch-Commit", "1", ""},
+		{"event that replaces others", "backup is due", "Nats-Rollup", "sub", ""},
+	} {
+		if reason := reasonOf(t, withHeader(message(c.body), c.header, c.value)); reason != c.reason {
+			t.Errorf("%s: reason %q, expected %q", c.name, reason, c.reason)
+		}
+	}
+}
+
+// FuzzDecodeReplies checks that a payload which is dropped as the server's could not be sent either: behind a
+// space it is the same JSON, and no longer the server's.
 func FuzzDecodeReplies(f *testing.F) {
 	for _, body := range []string{
 		`{"stream":"NOTIFY","seq":1}`, `{"stream":"NOTIFY","domain":"hub","seq":1,"duplicate": true}`, `{"stream":"NOTIFY","seq":1,"text":"x"}`,
 		`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"NOTIFY","seq":0}`,
+		`{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0}`, `{"type":"io.nats.x","specversion":"1.0"}`,
 	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		m := message(string(body))
-		if reasonOf(t, m) != outcome.Reply {
+		if reasonOf(t, message(string(body))) != outcome.Reply {
 			return
 		}
-		// the server's have no header
-		if reason := reasonOf(t, withHeader(m, "Anything", "x")); reason != outcome.Malformed {
-			t.Errorf("with a header: reason %q, expected %q", reason, outcome.Malformed)
+		if reason := reasonOf(t, message(" "+string(body))); reason != outcome.Malformed {
+			t.Errorf("behind a space: reason %q, expected %q", reason, outcome.Malformed)
 		}
 	})
 }

@@ -14,8 +14,8 @@ const (
 	readOfSource   = 1024 // bytes of a source that are looked at; the rest costs nothing
 )
 
-// setHeaderSource takes the source from the headers, so that what is never decoded has one too. That of a
-// CloudEvent in binary mode goes before Notifier-Source.
+// setHeaderSource takes the source from the headers, so that messages rejected before decoding have one too.
+// A binary CloudEvent's source takes precedence over Notifier-Source.
 func (d *decoding) setHeaderSource(header map[string][]string) {
 	if len(header) == 0 {
 		return
@@ -32,7 +32,8 @@ func (d *decoding) setHeaderSource(header map[string][]string) {
 	}
 }
 
-// SourceIn is what the Notifier-Source header says, as Event.Source has it; empty: nothing.
+// SourceIn returns the Notifier-Source header in the form of Event.Source. It returns "" if the header is
+// missing.
 func SourceIn(header map[string][]string) string {
 	value, _ := headerValue(header, outcome.HeaderSource)
 	if value == "" {
@@ -44,14 +45,14 @@ func SourceIn(header map[string][]string) string {
 // ShownSource is a whole source, such as a CloudEvent's, as Event.Source has it.
 func ShownSource(raw string) string { return normalSource(raw, true) }
 
-// normalSource is a publisher's word for who has caused an event as it is logged, counted and shown: one line
-// of at most 128 bytes of UTF-8, without what may be a secret (redact.Source). What cannot be printed becomes
-// U+FFFD. It is empty if nothing is left.
+// normalSource normalises a publisher's source for logs, counters and output: one line of at most 128 bytes
+// of UTF-8, without likely secrets (redact.Source). Unprintable characters become U+FFFD. It returns "" if
+// nothing is left.
 //
-// It is cut to what is looked at, then redacted, then cut to what is shown. Cut the other way round, the
-// beginning of a password could stay without the @ by which it is known.
+// It truncates the source twice: to readOfSource before redacting, and to the final length after. If it
+// truncated to the final length first, the beginning of a password could lose the @ that marks it.
 //
-// It is no identity: two sources can look the same afterwards.
+// The result is no identity: two sources can look the same afterwards.
 func normalSource(raw string, whole bool) string {
 	beginning, uncut := beginningOf(raw, readOfSource)
 	printable := strings.Map(func(r rune) rune {

@@ -97,7 +97,7 @@ func TestARejectedEventHasASource(t *testing.T) {
 	}
 }
 
-// TestALongSourceCostsNoMore: what is cut is cut before anything else is done with it.
+// A long source is truncated before any other processing, so it costs no more than a short one.
 func TestALongSourceCostsNoMore(t *testing.T) {
 	limits := rules(t)
 	cost := func(source string) uint64 {
@@ -124,8 +124,8 @@ func TestALongSourceCostsNoMore(t *testing.T) {
 	}
 }
 
-// FuzzSource: whatever a publisher writes, what is shown is bounded, printable and without the secret, and no
-// reason for a rejection.
+// FuzzSource: for any source, the shown text is bounded, printable and without the secret, and the event is
+// not rejected.
 func FuzzSource(f *testing.F) {
 	f.Add("https://me:", "@ci.example/x?y=1#z=2")
 	f.Add("\xf0\x9f\x91\u202e\n", " token=x xoxb-1 <!channel>")

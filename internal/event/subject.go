@@ -24,7 +24,8 @@ func Overlap(a, b string) bool {
 	return overlap
 }
 
-// Common is the subscription that takes just the subjects that both of two take; false: there are none.
+// Common returns the subscription that matches exactly the subjects that a and b both match. It returns false
+// if no subject matches both.
 func Common(a, b string) (string, bool) {
 	first, second := strings.Split(a, "."), strings.Split(b, ".")
 	var common []string

@@ -7,7 +7,6 @@ import (
 	"notifier/internal/event"
 )
 
-// TestCovers compares Covers with what the server would do.
 func TestCovers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -43,7 +42,7 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// FuzzSubjects holds Covers and Common to what they mean for one subject, with the matcher of FuzzPattern.
+// FuzzSubjects checks Covers and Common against one subject, with the matcher of FuzzPattern.
 func FuzzSubjects(f *testing.F) {
 	f.Add("notify.>", "notify.*.db", "notify.errors.db")
 	f.Add("*.b", "a.>", "a.b")
@@ -67,8 +66,8 @@ func FuzzSubjects(f *testing.F) {
 	})
 }
 
-// isSubscription reports whether a text is a subscription whose wildcards are tokens of their own, the last
-// of them ">".
+// isSubscription reports whether text is a valid subscription: each wildcard is a whole token, and only the
+// last token may be ">".
 func isSubscription(text string) bool {
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {

@@ -1,79 +1,42 @@
 package event
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
-
-	"notifier/internal/term/suggest"
 )
 
-// UnreadField is a field of a payload that is not read, and the one that its publisher most likely meant.
-type UnreadField struct{ Name, Meant string }
-
-// meantBy are names, in lower case, under which other programs know what a field is.
-var meantBy = map[string]string{
-	"message": "text", "msg": "text", "txt": "text", "body": "text", "content": "text",
-	"attachments": "blocks", "timestamp": "time", "thread": "thread_ts", "event_id": "id",
-}
-
-// Unread lists the fields of a JSON payload that look like one that is read and is absent, sorted by name.
-// Other fields, which publishers have for themselves, are not listed.
-func Unread(m Message) []UnreadField {
+// Unread lists the fields of a JSON payload that are not read, sorted by name. Publishers may use such fields
+// for themselves. Unread ignores the envelope of a CloudEvent.
+func Unread(m Message) []string {
 	if declaresText(m) {
 		return nil
 	}
 	fields := objectFields(withoutMark(m.Data))
-	_, cloudEvent := headerValue(m.Header, "ce-specversion")
-	if version := fields["specversion"]; len(version) > 0 && jsonType(version) == jsonString {
-		cloudEvent = true
+	read := []string{"id", "text", "blocks", "attachments", "channel", "thread_ts", "cost", "time"}
+	_, binary := headerValue(m.Header, "ce-specversion")
+	version := fields["specversion"]
+	structured := len(version) > 0 && jsonType(version) == jsonString
+	if structured {
 		fields = objectFields(fields["data"])
 	}
-	read := []string{"text", "cost", "channel", "thread_ts", "blocks"}
-	if !cloudEvent { // else these are attributes
-		read = append(read, "id", "time")
+	if binary || structured { // id and time are the envelope's
+		read = slices.DeleteFunc(read, func(name string) bool { return name == "id" || name == "time" })
 	}
-	absent := slices.DeleteFunc(read, func(name string) bool { return fields[name] != nil })
-	var unread []UnreadField
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if slices.Contains(fieldNames[:], name) {
-			continue
-		}
-		distance := 1
-		if len(name) < 5 { // host and code are near cost, and mean themselves
-			distance = 0
-		}
-		if meant := meantBy[strings.ToLower(name)]; slices.Contains(absent, meant) {
-			unread = append(unread, UnreadField{name, meant})
-		} else if near, found := suggest.Within(name, absent, distance); found {
-			unread = append(unread, UnreadField{name, near})
-		}
-	}
-	return unread
+	unread := slices.Sorted(maps.Keys(fields))
+	return slices.DeleteFunc(unread, func(name string) bool { return slices.Contains(read, name) })
 }
 
-// PostedAsText is what kind of JSON, array or string, a payload is that is posted as text although no header
-// declares it to be that; empty: neither.
-func PostedAsText(m Message) string {
-	data := bytes.TrimSpace(withoutMark(m.Data))
-	switch {
-	case declaresText(m) || !json.Valid(data):
-		return ""
-	case data[0] == '[':
-		return "array"
-	case data[0] == '"':
-		return "string"
-	}
-	return ""
-}
-
-// LooksLikeEvent reports whether the payload is a JSON object with a field that hardly anything but an event
-// has.
+// LooksLikeEvent reports whether the payload is a JSON object with a field that few other things than events
+// have.
 func LooksLikeEvent(m Message) bool {
 	fields := objectFields(withoutMark(m.Data))
-	return fields["text"] != nil || fields["blocks"] != nil || fields["specversion"] != nil
+	for _, name := range []string{"text", "blocks", "attachments", "specversion"} {
+		if fields[name] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func declaresText(m Message) bool {
@@ -81,7 +44,7 @@ func declaresText(m Message) bool {
 	return mediaType(contentType) == "text/plain"
 }
 
-// objectFields are the fields of a JSON object; none of anything else.
+// objectFields returns the fields of a JSON object, or nil for anything else.
 func objectFields(data []byte) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {

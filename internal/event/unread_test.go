@@ -2,13 +2,12 @@ package event_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"notifier/internal/event"
 )
 
-func TestUnread(t *testing.T) {
+func TestUnreadFieldsAreListed(t *testing.T) {
 	t.Parallel()
 	binary := map[string][]string{"Ce-Specversion": {"1.0"}}
 	for _, c := range []struct {
@@ -16,28 +15,21 @@ func TestUnread(t *testing.T) {
 		payload string
 		want    string
 	}{
-		{nil, `{"message":"x"}`, "[{message text}]"},
-		{nil, `{"txt":"x"}`, "[{txt text}]"},
-		{nil, `{"Text":"x","CHANNEL":"#ops","threadTs":"1"}`, "[{CHANNEL channel} {Text text} {threadTs thread_ts}]"},
-		{nil, `{"text":"x","chanel":"#ops","block":[],"costs":2}`, "[{block blocks} {chanel channel} {costs cost}]"},
-		{nil, "\uFEFF" + `{"attachments":[],"event_id":"1"}`, "[{attachments blocks} {event_id id}]"},
-
-		{nil, `{"text":"x","message":"y","Text":"z"}`, "[]"}, // what is meant is there
-		{nil, `{"text":"x","host":"db1","code":1,"type":"a","uid":1,"title":"b","changed":1,"":1}`, "[]"},
+		{nil, `{"message":"x","host":"db1"}`, "[host message]"},
+		{nil, "\uFEFF" + `{"text":"x","Text":"y","CHANNEL":"#ops"}`, "[CHANNEL Text]"},
+		{nil, `{"text":"x","blocks":[],"attachments":[],"id":"1","channel":"#a","thread_ts":"1","cost":1,"time":""}`, "[]"},
 		{nil, `disk full`, "[]"},
 		{nil, `["message"]`, "[]"},
 		{nil, `{"message":`, "[]"},
 		{map[string][]string{"Content-Type": {"text/plain"}}, `{"message":"x"}`, "[]"},
-
-		// an extension
-		{nil, `{"specversion":"1.0","message":"x","data":{"message":"x","ID":"1"}}`, "[{message text}]"},
+		{nil, `{"specversion":"1.0","subject":"x","data":{"message":"x","id":"1"}}`, "[id message]"},
 		{nil, `{"specversion":"1.0","data":"message"}`, "[]"},
-		{nil, `{"specversion":1,"message":"x"}`, "[{message text}]"},
-		{binary, `{"message":"x","timestamp":"1"}`, "[{message text}]"},
-		{nil, `{"` + strings.Repeat("x", 1<<20) + `":1}`, "[]"},
+		{nil, `{"specversion":1,"text":"x"}`, "[specversion]"},
+		{binary, `{"text":"x","time":"1"}`, "[time]"},
 	} {
-		if got := fmt.Sprint(event.Unread(event.Message{Header: c.header, Data: []byte(c.payload)})); got != c.want {
-			t.Errorf("%.80s: %s, expected %s", c.payload, got, c.want)
+		got := fmt.Sprint(event.Unread(event.Message{Header: c.header, Data: []byte(c.payload)}))
+		if got != c.want {
+			t.Errorf("%s: %s, expected %s", c.payload, got, c.want)
 		}
 	}
 }

@@ -2,13 +2,12 @@ package outcome
 
 import "strings"
 
-// OtherCategories stands for the categories past the first ones, wherever their number is bounded: publishers
-// choose the names.
+// OtherCategories stands for all categories past a bound. Publishers choose the names, so every list of them has one.
 const OtherCategories = "_other"
 
-// CategoryName is the name under which a category is counted and shown. It is the category itself, but for
-// one that could be taken for OtherCategories: _other, and the same with more underscores, have one
-// underscore more. So no publisher can add to what is counted there, and no two categories have one name.
+// CategoryName returns the name under which a category is counted and shown: the category itself, unless it looks
+// like OtherCategories. A category _other, or the same with more underscores, gets one more underscore. So no
+// publisher can add to that count, and no two categories share a name.
 func CategoryName(category string) string {
 	if looksOurs(category, 1) {
 		return "_" + category
@@ -16,8 +15,7 @@ func CategoryName(category string) string {
 	return category
 }
 
-// CategoryOf is the category with this name, the inverse of CategoryName. OtherCategories is no category's
-// name, and is returned as it is.
+// CategoryOf is the inverse of CategoryName. It returns OtherCategories, which names no category, unchanged.
 func CategoryOf(name string) string {
 	if looksOurs(name, 2) {
 		return name[1:]
@@ -25,7 +23,7 @@ func CategoryOf(name string) string {
 	return name
 }
 
-// looksOurs reports whether a name is OtherCategories with at least so many underscores.
+// looksOurs reports whether a name is OtherCategories with this number of underscores or more.
 func looksOurs(name string, underscores int) bool {
 	rest := strings.TrimLeft(name, "_")
 	return rest == OtherCategories[1:] && len(name)-len(rest) >= underscores

@@ -1,8 +1,8 @@
-// Package outcome holds the words for what becomes of an event, and the names of the headers that carry them.
-// They are a closed list, the same in logs, metrics, dead letters, "why" and the status page; what is not on
-// it is not an outcome but a wait.
+// Package outcome defines the Record of an event's end, the words in it, and the names of the headers that carry
+// them.
 //
-// It is a leaf: it imports nothing of ours, and does not know who decides or what follows.
+// The words are a closed list. Logs, metrics, dead letters, "why" and the status page all use them. An event without
+// one of these outcomes still waits.
 package outcome
 
 import "strings"
@@ -10,7 +10,7 @@ import "strings"
 // Outcomes.
 const (
 	Sent    = "sent"    // it is in Slack
-	Dropped = "dropped" // it may not be sent, now or because of what it is
+	Dropped = "dropped" // it may not be sent
 	Dead    = "dead"    // it can never be sent, and is kept as a dead letter
 )
 
@@ -19,10 +19,10 @@ const (
 	Global    = "global"    // refused by the global limit
 	Group     = "group"     // refused by the limit that the categories of its group share
 	Category  = "category"  // refused by the category's limit
-	Muted     = "muted"     // an operator has muted its category for a while
+	Muted     = "muted"     // an operator has muted its category
 	Duplicate = "duplicate" // its id was sent already, or is another event's in flight
 	Expired   = "expired"   // older than EVENT_MAX_AGE
-	Reply     = "reply"     // no event: the stream's answer to a publisher whose reply subject is one of events
+	Reply     = "reply"     // a message that the server itself wrote into the stream, so no event
 )
 
 // Reasons of Dead.
@@ -33,6 +33,9 @@ const (
 	SlackRejected = "slack_rejected" // Slack refuses it for good
 	Undeliverable = "undeliverable"  // Slack kept failing on it while it took other events
 )
+
+// Outcomes lists the outcomes, the common one first.
+func Outcomes() []string { return []string{Sent, Dropped, Dead} }
 
 // LimitReasons lists the reasons of Dropped that are limits, the one that most categories share first.
 func LimitReasons() []string { return []string{Global, Group, Category} }
@@ -51,10 +54,10 @@ func Undecodable() []string { return []string{Malformed, TooLarge, Unroutable} }
 const (
 	HeaderMsgID   = "Nats-Msg-Id"       // the publisher's id, by which JetStream itself drops duplicates
 	HeaderEventID = "Notifier-Event-Id" // the event's id; it goes before HeaderMsgID and the payload's
-	// who has caused the event, where it is no CloudEvent; on a letter what is known of that
+	// names who caused the event; ignored on CloudEvents, which name it themselves, and set on letters if known
 	HeaderSource    = "Notifier-Source"
 	HeaderReason    = "Notifier-Reason"     // one of the reasons above
-	HeaderDetail    = "Notifier-Detail"     // what was wrong, or Slack's error code; absent when there is none
+	HeaderDetail    = "Notifier-Detail"     // the fault, or Slack's error code; may be absent
 	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to
 	HeaderStreamSeq = "Notifier-Stream-Seq" // its sequence in its stream; absent where it had none
 	HeaderTime      = "Notifier-Time"       // when its outcome was decided, RFC 3339

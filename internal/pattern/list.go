@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// List is how a text such as "errors=20/30m,team-a.>=5/1h" is read: entries NAME=VALUE with commas between
-// them.
+// List describes the syntax of a text such as "errors=20/30m,team-a.>=5/1h": entries NAME=VALUE with commas
+// between them.
 type List[T any] struct {
 	Form string // of an entry, for its errors: CATEGORY=LIMIT such as errors=20/30m
-	Kind string // what a name is, for its errors: category
-	// what is wrong with a name; the error follows it: "a..b" has an empty token, expected ...
+	Kind string // noun for a name in errors: category
+	// checks a name; its error continues the quoted name: "a..b" has an empty token, expected ...
 	Name  func(string) error
 	Value func(string) (T, error) // reads a value, without white space around it
 }
 
-// Parse returns the values by name; an empty text has none. The error is everything that is wrong, joined as
-// by errors.Join: each names the entry and what was expected.
+// Parse returns the values by name. An empty text yields an empty map. The error joins all problems with
+// errors.Join; each names the entry and the expected form.
 func (l List[T]) Parse(text string) (map[string]T, error) {
 	values := map[string]T{}
 	if strings.TrimSpace(text) == "" {

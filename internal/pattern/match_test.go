@@ -88,7 +88,7 @@ func TestATableFindsWhatNATSMatches(t *testing.T) {
 	})
 }
 
-// FuzzPattern: a pattern that is taken is one for NATS, and matches what NATS matches with it.
+// FuzzPattern: every accepted pattern is valid for NATS and matches the same subjects.
 func FuzzPattern(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"errors", "errors"}, {"team-a.>", "team-a"}, {"team-a.>", "team-a.job1.db"}, {"*.*", "a.b"}, {"*", "a.b"}, {">", "a"}, {"a.*.>", "a.b"},

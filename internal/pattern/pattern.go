@@ -1,11 +1,11 @@
-// Package pattern finds what the settings give to a category by patterns as NATS matches them: limits,
-// channels.
+// Package pattern looks up the value for a category, such as a limit or a channel, in a table of NATS-style
+// patterns.
 //
 // A pattern is tokens with dots between them. "*" stands for one token, ">" for one or more and only at the
 // end. Of several patterns that match, the most specific one counts: token by token from the left, a literal
-// goes before "*", and "*" before ">". So the order in which they are written never matters.
+// precedes "*", and "*" precedes ">". So the order in which they are written never matters.
 //
-// It is a leaf: it does not know what a category is used for.
+// The package is a leaf: it does not know the use of a category.
 package pattern
 
 import (
@@ -28,9 +28,8 @@ const (
 // matches.
 const Longest = 128
 
-// Check returns what is wrong with a pattern, or nil. A pattern that no category can match is wrong: an empty
-// token, ">" before its end, a wildcard that is a part of a token, white space, invalid UTF-8, or more than
-// Longest bytes.
+// Check rejects a pattern that no category can match: an empty token, ">" before its end, a wildcard that is
+// a part of a token, white space, invalid UTF-8, or more than Longest bytes.
 func Check(text string) error {
 	switch {
 	case text == "":
@@ -72,8 +71,8 @@ type entry[T any] struct {
 	value   T
 }
 
-// NewTable returns a table of patterns and their values. The error is that of Check, for the first wrong
-// pattern in alphabetical order, and names it.
+// NewTable returns a table of patterns and their values. If Check rejects patterns, the error names the first
+// one in alphabetical order.
 func NewTable[T any](values map[string]T) (Table[T], error) {
 	t := Table[T]{literal: map[string]T{}}
 	patterns := make([]string, 0, len(values))
@@ -113,7 +112,7 @@ func vagueness(token string) int {
 	}
 }
 
-// Find returns the value for a category and the pattern that it belongs to; not found: no pattern matches.
+// Find returns the value for a category and the pattern that matched.
 func (t Table[T]) Find(category string) (value T, pattern string, found bool) {
 	if value, found = t.literal[category]; found {
 		return value, category, true
@@ -141,7 +140,7 @@ func matches(tokens []string, category string) bool {
 	return true
 }
 
-// Len is how many patterns there are.
+// Len counts the patterns.
 func (t Table[T]) Len() int { return len(t.literal) + len(t.wildcards) }
 
 // All returns the patterns and their values: those without a wildcard in alphabetical order, then the others,
@@ -166,7 +165,7 @@ func (t Table[T]) All() func(yield func(pattern string, value T) bool) {
 	}
 }
 
-// MustTable is NewTable for what is known to be right, such as in tests. It panics on an error.
+// MustTable is like NewTable, but panics on an error. Use it for constant tables and in tests.
 func MustTable[T any](values map[string]T) Table[T] {
 	table, err := NewTable(values)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestTheMostSpecificPatternCounts(t *testing.T) {
 	}
 }
 
-// TestATable: what is in it, in which order, and that it is what NewTable was given.
+// TestATable checks the content of a table, its order, and that it equals NewTable's argument.
 func TestATable(t *testing.T) {
 	var none pattern.Table[int]
 	if _, _, found := none.Find("errors"); found || none.Len() != 0 || len(maps.Collect(none.All())) != 0 {

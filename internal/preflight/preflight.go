@@ -1,74 +1,160 @@
-// Package preflight looks at whether a worker with these settings could do its job, as "notifier check" shows
-// it: it examines the settings themselves and asks NATS, Redis and Slack, and changes nothing anywhere.
+// Package preflight checks whether a worker with given settings could do its job, before it is started. It is
+// the work of "notifier check".
 //
-// It knows what a worker needs from each of them and what could go wrong later, and returns findings. It does
-// not know how they are shown, or what exit code follows.
+// The checks look at the settings and at the three neighbours: NATS, Redis and Slack. Each check finds faults
+// that users meet: a wrong address, a stream that loses events, a token without a scope. A check returns
+// rows, which name the fault and the remedy. Rows that only tune a working deployment do not belong here.
 //
-// Reading order: preflight.go (what runs, and when it is done), finding.go, and a file for each thing that is
-// examined: settings.go with admin.go, limits.go with pace.go, nats.go with stream.go, stream_replicas.go and
-// consumer.go, redis.go with redis_write.go, redis_durability.go and redis_memory.go, workers.go,
-// outcomes.go, slack.go.
+// A check changes nothing and publishes nothing, so it can run beside workers at any time. Where a fault
+// shows only by writing, the state is "skip" and the message says so.
+//
+// All neighbours are checked at the same time, and the checks of one neighbour in order. If it cannot be
+// reached or stops replying, the check in progress fails and the rest of its checks are skipped.
 package preflight
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"notifier/internal/settings"
-	"notifier/internal/status"
+	"notifier/internal/status/report"
+	"notifier/internal/term"
 )
 
-// Timeout is how long one connection, or one answer, is waited for.
-const Timeout = 5 * time.Second
+const (
+	// Timeout bounds one check.
+	Timeout = 5 * time.Second
+	// Deadline bounds Run.
+	Deadline = 2 * Timeout
 
-// Area is one thing that is examined, independently of all others.
-type Area struct {
-	Name string // settings, limits, nats, redis, workers or slack
+	maxMessage = 1000 // bytes; a false server can reply with anything
+)
 
-	report report
-	done   chan struct{}
+// State rates a row.
+type State string
+
+// States of a row.
+const (
+	OK   State = "ok"
+	Warn State = "warn" // a worker runs, but may lose or delay events, or is exposed
+	Fail State = "fail" // a worker could not do its job
+	Skip State = "skip" // unknown
+)
+
+// Row is one result of a check.
+type Row struct {
+	Name    string `json:"name"` // settings, nats, stream/NOTIFY, redis/eviction and so on
+	State   State  `json:"state"`
+	Message string `json:"message"` // printable, one line, without secrets
+
+	stop bool // the neighbour is unusable; the rest of its checks is skipped
 }
 
-// Run examines everything at the same time and returns at once: the areas in the order in which they are
-// shown. Each of them has its findings when it is done; after ctx has ended, soon. running is where the state
-// of the running workers is.
-func Run(ctx context.Context, s settings.Settings, running status.Source) []*Area {
-	examinations := []struct {
-		name    string
-		examine func(context.Context, settings.Settings, *report)
-	}{
-		{"settings", checkSettings}, {"limits", checkLimits}, {"nats", checkNATS}, {"redis", checkRedis},
-		{"workers", func(ctx context.Context, _ settings.Settings, r *report) { checkWorkers(ctx, running, r) }},
-		{"slack", checkSlack},
+// Config is the input of Run.
+type Config struct {
+	Settings settings.Settings
+	Hash     string  // of Settings, as replicas report it
+	Replicas Reports // may be nil; then running replicas are not compared
+}
+
+// Reports reads the heartbeats of the replicas. A *report.Reader is one.
+type Reports interface {
+	Replicas(ctx context.Context) ([]report.Replica, error)
+}
+
+// check is one check. Its rows need no name.
+type check struct {
+	name string
+	run  func(ctx context.Context) []Row
+}
+
+// group is a list of checks that depend on one neighbour.
+type group struct {
+	checks []check
+	end    func() // may be nil
+}
+
+// Run runs all checks and returns their rows in a fixed order. It takes at most Deadline, and ends early if
+// ctx is done.
+func Run(ctx context.Context, c Config) []Row {
+	ctx, cancel := context.WithTimeout(ctx, Deadline)
+	defer cancel()
+	groups := []group{settingsGroup(c.Settings), natsGroup(c.Settings), redisGroup(c), slackGroup(c.Settings)}
+	results := make([]<-chan []Row, len(groups))
+	for i, g := range groups {
+		results[i] = g.start(ctx)
 	}
-	areas := make([]*Area, len(examinations))
-	for i, e := range examinations {
-		area := &Area{Name: e.name, done: make(chan struct{})}
-		areas[i] = area
-		go func() {
-			defer close(area.done)
-			e.examine(ctx, s, &area.report)
-		}()
+	var rows []Row
+	for i, g := range groups {
+		rows = append(rows, g.collect(ctx, results[i])...)
 	}
-	return areas
+	return rows
 }
 
-// Done is closed when the area has all its findings.
-func (a *Area) Done() <-chan struct{} { return a.done }
-
-// Findings waits until the area is done and returns what was found, in the order in which it is shown.
-func (a *Area) Findings() []Finding {
-	<-a.done
-	return a.report.findings
+// start runs the checks one by one, up to the first that finds the neighbour unusable. The channel has room
+// for all results, so a check that outlives Run can end.
+func (g group) start(ctx context.Context) <-chan []Row {
+	results := make(chan []Row, len(g.checks))
+	go func() {
+		if g.end != nil {
+			defer g.end()
+		}
+		for _, c := range g.checks {
+			ctx, cancel := context.WithTimeout(ctx, Timeout)
+			rows := c.run(ctx)
+			cancel()
+			results <- rows
+			if unusable(rows) {
+				return
+			}
+		}
+	}()
+	return results
 }
 
-// Count waits until the area is done and returns how many of its findings have this level.
-func (a *Area) Count(level Level) int {
-	n := 0
-	for _, finding := range a.Findings() {
-		if finding.Level == level {
-			n++
+// collect waits for the results, names their rows and adds rows for the checks that did not run.
+func (g group) collect(ctx context.Context, results <-chan []Row) (all []Row) {
+	failed := ""
+	for _, c := range g.checks {
+		rows := one(Skip, "not checked, because %s failed", failed)
+		if failed == "" {
+			select {
+			case rows = <-results:
+			case <-ctx.Done():
+				rows = stop("no reply within %s", Deadline)
+			}
+		}
+		if unusable(rows) {
+			failed = c.name
+		}
+		for _, row := range rows {
+			message := term.Printable(row.Message[:min(len(row.Message), maxMessage)])
+			all = append(all, Row{Name: term.Printable(c.name), State: row.State, Message: message})
 		}
 	}
-	return n
+	return all
+}
+
+func unusable(rows []Row) bool {
+	return slices.ContainsFunc(rows, func(r Row) bool { return r.stop })
+}
+
+// one returns a single row.
+func one(state State, format string, arguments ...any) []Row {
+	return []Row{{State: state, Message: fmt.Sprintf(format, arguments...)}}
+}
+
+// stop returns a failure that skips the rest of the neighbour's checks.
+func stop(format string, arguments ...any) []Row {
+	return []Row{{State: Fail, Message: fmt.Sprintf(format, arguments...), stop: true}}
+}
+
+// advised returns a message that ends with the advice, if there is any.
+func advised(message any, advice string) string {
+	if advice == "" {
+		return fmt.Sprint(message)
+	}
+	return fmt.Sprintf("%v; %s", message, advice)
 }

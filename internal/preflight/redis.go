@@ -2,11 +2,12 @@ package preflight
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,221 +16,98 @@ import (
 	"notifier/internal/term"
 )
 
-// allowedClockSkew is how far the clocks of Redis and of this host may differ without a warning.
-const allowedClockSkew = time.Second
+const seeACL = "give the user the ACL in docs/security.md"
 
-// checkRedis connects as a worker would, runs the script on nothing, and looks at what could make the server
-// lose or refuse admissions. It leaves nothing there.
-func checkRedis(ctx context.Context, s settings.Settings, r *report) {
-	check := redisCheck{client: s.Store.Redis, namespace: s.Store.Namespace, report: r}
-	limiter, err := ratelimit.New(s.Store.Redis, s.Store.Namespace, s.Store.Limits, s.Store.Dedupe)
-	if err == nil {
-		err = withTimeout(ctx, check.findNode)
+// redisCheck is the state of the checks of Redis, which run one at a time.
+type redisCheck struct {
+	store settings.Store
+	node  *redis.Client     // the server with the keys. In a Cluster, the master of their slot
+	info  map[string]string // INFO. Empty if the user may not run it
+}
+
+func redisGroup(c Config) group {
+	r := &redisCheck{store: c.Settings.Store}
+	checks := []check{
+		{"redis", r.connect},
+		{"redis/version", func(context.Context) []Row { return versionRow(r.info) }},
+		{"redis/scripts", r.checkScripts},
+		{"redis/eviction", func(context.Context) []Row { return evictionRow(r.info) }},
+		{"redis/durability", r.checkDurability},
+	}
+	if c.Replicas != nil {
+		checks = append(checks, check{"replicas", func(ctx context.Context) []Row { return replicas(ctx, c) }})
+	}
+	return group{checks: checks}
+}
+
+// checkKey is in the slot of all keys of a namespace. Nothing is stored there.
+func checkKey(namespace string) string { return "{" + namespace + "}:check" }
+
+func (r *redisCheck) connect(ctx context.Context) []Row {
+	var err error
+	switch client := r.store.Redis.(type) {
+	case *redis.Client:
+		r.node = client
+	case *redis.ClusterClient:
+		r.node, err = client.MasterForKey(ctx, checkKey(r.store.Namespace))
 	}
 	if err == nil {
-		err = withTimeout(ctx, limiter.Check)
+		err = r.node.Time(ctx).Err()
 	}
 	if err != nil {
-		advice := redisAdvice(err)
-		if single, is := s.Store.Redis.(*redis.Client); is && single.Options().TLSConfig != nil &&
-			advice == unreachable {
-			advice += "; a server without TLS does not answer either: it needs redis:// in REDIS_URL"
-		}
-		r.fail(advice, "%v", err)
-		return
+		return stop("%s", advised(err, connectAdvice(r.store.Redis, err)))
 	}
-	check.server(ctx)
-	check.anybody(ctx)
-	asked := time.Now()
-	if err := withTimeout(ctx, limiter.Ready); err != nil {
-		r.fail(redisAdvice(err), "%v", err)
-		return
+	text, err := r.node.Info(ctx).Result()
+	r.info = map[string]string{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		r.info[name] = value
 	}
-	r.ok("the script runs and answers in %s", time.Since(asked).Round(10*time.Microsecond))
-	check.permissions(ctx)
-	check.write(ctx)
-	check.clock(ctx)
-	check.memory()
-	check.capacity(ctx, s.Store)
-	check.persistence(ctx)
-	check.replication(ctx)
-}
-
-// redisAdvice is what to do about an error of Redis.
-func redisAdvice(err error) string {
-	text := err.Error()
-	for _, known := range []struct{ sign, advice string }{
-		{"NOPERM", "give the user the ACL in docs/security.md"},
-		{"can't run this command", "give the user the ACL in docs/security.md"}, // in a script
-		{"WRONGPASS", "check the user and the password in REDIS_URL"},
-		{"NOAUTH", "put the user and the password into REDIS_URL"},
-		{"READONLY", "REDIS_URL names a replica: name the primary, or the Sentinels with master_name="},
-		{`"INFO {`, "that is a NATS server: REDIS_URL needs the port of Redis"},
-		{"NOREPLICAS", "it waits for replicas, see min-replicas-to-write"},
-		{"MISCONF", "it cannot write to its disk: check its log"},
-		{"OOM", "it is full: give it more memory, or set smaller limits; until then events are held"},
-		{"DB index is out of range", "REDIS_URL names a database that is not there: most servers have 0 to 15"},
-		{"SELECT is not allowed in cluster mode", "name no database in REDIS_URL: a Cluster has 0 alone"},
-		{"LOADING", "it is still loading its data: wait"},
-		{"certificate", "set REDIS_TLS_CA to the authority that signed the server's certificate"},
-		{"connection refused", "check REDIS_URL, and whether the server is running"},
-		{"no such host", "check REDIS_URL"},
-		{"EOF", "a server with TLS needs rediss:// in REDIS_URL, one without redis://"},
-		{"first record does not look like a TLS handshake", "a server without TLS needs redis:// in REDIS_URL"},
-	} {
-		if strings.Contains(text, known.sign) {
-			return known.advice
-		}
-	}
-	if errors.Is(err, context.DeadlineExceeded) || strings.Contains(text, "timeout") {
-		return unreachable
-	}
-	return ""
-}
-
-const unreachable = "check REDIS_URL, and the network"
-
-// redisCheck looks at the one server that keeps the keys.
-type redisCheck struct {
-	client    redis.UniversalClient
-	node      *redis.Client // of a Cluster, the master of the keys' slot
-	namespace string
-	report    *report
-	// what INFO reports; empty where the user may not ask or the server does not know
-	info map[string]string
-}
-
-// withTimeout bounds one request.
-func withTimeout(ctx context.Context, ask func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	return ask(ctx)
-}
-
-// keyPrefix begins all keys of a namespace.
-func keyPrefix(namespace string) string { return "{" + namespace + "}:" }
-
-func (c *redisCheck) findNode(ctx context.Context) (err error) {
-	switch client := c.client.(type) {
-	case *redis.Client:
-		c.node = client
-	case *redis.ClusterClient:
-		c.node, err = client.MasterForKey(ctx, keyPrefix(c.namespace))
-	default:
-		err = fmt.Errorf("unknown kind of client %T", client)
-	}
-	return err
-}
-
-// server reports what it is.
-func (c *redisCheck) server(ctx context.Context) {
-	c.info = map[string]string{}
-	err := withTimeout(ctx, func(ctx context.Context) error { // after an error nothing is known
-		text, err := c.node.Info(ctx).Result()
-		for line := range strings.Lines(text) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-			c.info[name] = value
-		}
-		return err
-	})
-	if err != nil && strings.Contains(err.Error(), "NOPERM") {
-		c.report.warn(
-			"give the user the ACL in docs/security.md",
-			"the user may not run INFO: workers cannot see that it has failed over or came back empty, and put nothing back",
-		)
-	}
-	version := "unknown version"
+	options := r.node.Options()
+	certificate := options.TLSConfig != nil && len(options.TLSConfig.Certificates) > 0
 	switch {
-	case c.info["valkey_version"] != "":
-		version = "Valkey " + c.info["valkey_version"]
-	case c.info["redis_version"] != "":
-		version = "Redis " + c.info["redis_version"]
+	case options.Password == "" && !certificate:
+		return one(Warn, "requires no password: anyone in the network can change limits; set it up as in "+
+			"docs/security.md")
+	case err != nil && strings.Contains(err.Error(), "NOPERM"):
+		return one(Warn, "the user may not run INFO, so workers notice no failover and no lost data; %s", seeACL)
+	case options.Addr == failoverAddr:
+		return one(OK, "primary found through Sentinel")
 	}
-	c.report.ok("%s, %s, %s", version, c.topology(), c.tls())
+	return one(OK, "%s", options.Addr)
 }
 
-// anybody looks whether the server takes commands without a user and a password. With a certificate nothing
-// is known: the server may require it.
-func (c *redisCheck) anybody(ctx context.Context) {
-	options := *c.node.Options()
-	if options.TLSConfig != nil && len(options.TLSConfig.Certificates) > 0 {
-		return
-	}
-	options.Username, options.Password, options.DB, options.MaxRetries = "", "", 0, -1
-	options.CredentialsProvider, options.CredentialsProviderContext, options.StreamingCredentialsProvider = nil, nil, nil
-	options.MaintNotificationsConfig = nil // the other client writes to its own, whenever it connects
-	client := redis.NewClient(&options)
-	defer func() { _ = client.Close() }() // nothing is written through it
-	if err := withTimeout(ctx, func(ctx context.Context) error { return client.Ping(ctx).Err() }); err == nil {
-		c.report.warn(
-			"give it the user in docs/security.md, put that into REDIS_URL, and turn the default user off",
-			"it requires no password: whoever can reach it can free and fill limits",
-		)
-	}
-}
+// failoverAddr is the address of a client that finds its server through Sentinels.
+const failoverAddr = "FailoverClient"
 
-// topology is how the servers belong together. go-redis gives the client of Sentinels an address of its own.
-func (c *redisCheck) topology() string {
-	options := c.node.Options()
-	_, cluster := c.client.(*redis.ClusterClient)
+// versionRow judges INFO. Valkey also reports the version of Redis with which it is compatible.
+func versionRow(info map[string]string) []Row {
+	version := info["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
+	number, err := strconv.Atoi(major)
 	switch {
-	case cluster:
-		return "Cluster, keys on " + options.Addr
-	case options.Addr == "FailoverClient":
-		return "primary found through Sentinel"
-	case c.info["redis_mode"] == "cluster":
-		return "one node of a Cluster at " + options.Addr + ", used like a standalone server"
+	case err != nil:
+		return one(Skip, "unknown; expected Redis %s or later", ratelimit.MinRedisVersion)
+	case number < 7:
+		return one(Fail, "Redis %s; upgrade to Redis %s or later, or Valkey", version, ratelimit.MinRedisVersion)
+	case info["valkey_version"] != "":
+		return one(OK, "Valkey %s", info["valkey_version"])
 	}
-	return "standalone at " + options.Addr
+	return one(OK, "Redis %s", version)
 }
 
-func (c *redisCheck) tls() string {
-	if c.node.Options().TLSConfig == nil {
-		return "no TLS"
-	}
-	return "TLS"
-}
+// neededCommands are the commands without which a script in lua/ or a worker's own pipelines fail. HRANDFIELD is
+// not needed: without it some records only expire later.
+var neededCommands = strings.Fields(`
+	DEL EXISTS GET HDEL HGET HGETALL HINCRBY HLEN HMGET HSET PEXPIRE PEXPIREAT SET TIME
+	ZADD ZCARD ZCOUNT ZMSCORE ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE
+	ZREVRANGEBYSCORE ZSCORE`)
 
-// scriptCommands are what the scripts in lua/ call. Without the permission for one of them a user passes
-// every other check, and then stops the first worker.
-var scriptCommands = []string{
-	"DEL",
-	"EXISTS",
-	"GET",
-	"HDEL",
-	"HEXISTS",
-	"HGET",
-	"HGETALL",
-	"HINCRBY",
-	"HKEYS",
-	"HLEN",
-	"HMGET",
-	"HRANDFIELD",
-	"HSET",
-	"HSETNX",
-	"PEXPIRE",
-	"PEXPIREAT",
-	"SET",
-	"TIME",
-	"ZADD",
-	"ZCARD",
-	"ZCOUNT",
-	"ZMSCORE",
-	"ZRANGE",
-	"ZRANGEBYSCORE",
-	"ZREM",
-	"ZREMRANGEBYRANK",
-	"ZREMRANGEBYSCORE",
-	"ZREVRANGE",
-	"ZREVRANGEBYSCORE",
-	"ZSCORE",
-}
+// NeededCommands returns the commands without which a script in lua/ or a worker's pipeline fails, sorted.
+func NeededCommands() []string { return slices.Clone(neededCommands) }
 
-// ScriptCommands are the Redis commands that the scripts in lua/ call, sorted.
-func ScriptCommands() []string { return slices.Clone(scriptCommands) }
-
-// forbidden lists those of ARGV that the user may not run on KEYS[1], which takes every place because some
-// commands take several keys. It runs none of them. (The embedded store does not know.)
+// forbidden returns the commands in ARGV that the user may not run on KEYS[1], and runs none of them. The key
+// is passed several times because some commands need several. The embedded store has no ACL.
 const forbidden = `
 local found = {}
 for _, command in ipairs(redis.acl_check_cmd and ARGV or {}) do
@@ -240,66 +118,166 @@ for _, command in ipairs(redis.acl_check_cmd and ARGV or {}) do
 end
 return found`
 
-// CheckPermissions asks whether the user may run every command of the scripts on the keys of a namespace.
-// There is one finding if not, and none otherwise.
-func CheckPermissions(ctx context.Context, client redis.UniversalClient, namespace string) []Finding {
-	check := redisCheck{client: client, namespace: namespace, report: &report{}}
-	check.permissions(ctx)
-	return check.report.findings
-}
-
-func (c *redisCheck) permissions(ctx context.Context) {
-	arguments := make([]any, len(scriptCommands))
-	for i, command := range scriptCommands {
+// ForbiddenCommands returns the NeededCommands that the client's user may not run on the keys of a namespace.
+// An error means that Redis did not reply, or that the user may not run EVAL.
+func ForbiddenCommands(ctx context.Context, client redis.UniversalClient, namespace string) ([]string, error) {
+	arguments := make([]any, len(neededCommands))
+	for i, command := range neededCommands {
 		arguments[i] = command
 	}
-	var missing []string
-	err := withTimeout(ctx, func(ctx context.Context) (err error) {
-		missing, err = c.client.Eval(ctx, forbidden, []string{keyPrefix(c.namespace) + "check"}, arguments...).
-			StringSlice()
-		return err
-	})
-	switch {
-	case err != nil:
-		c.report.fail(redisAdvice(err), "%v", err)
-	case slices.Equal(missing, []string{"HRANDFIELD"}):
-		c.report.note(
-			"give the user the ACL in docs/security.md",
-			"the user may not run HRANDFIELD: records of events whose messages were purged stay until their hash expires",
-		)
-	case len(missing) > 0:
-		c.report.fail(
-			"give the user the ACL in docs/security.md",
-			"the user may not run %s on keys that begin with %s",
-			term.List(missing),
-			keyPrefix(c.namespace),
-		)
-	}
+	return client.Eval(ctx, forbidden, []string{checkKey(namespace)}, arguments...).StringSlice()
 }
 
-func (c *redisCheck) clock(ctx context.Context) {
-	var skew time.Duration
-	err := withTimeout(ctx, func(ctx context.Context) error {
-		before := time.Now()
-		theirs, err := c.node.Time(ctx).Result()
-		skew = theirs.Sub(before.Add(time.Since(before) / 2))
-		return err
-	})
-	switch {
-	case err != nil:
-		c.report.note("", "clock unknown: %v", err)
-	case skew.Abs() > allowedClockSkew:
-		direction := "ahead of"
-		if skew < 0 {
-			direction = "behind"
-		}
-		c.report.warn(
-			"synchronize both by NTP",
-			"the clock of Redis is %s %s this host's: it decides when windows roll, while the ages of events are measured by the other clocks",
-			skew.Abs().Round(100*time.Millisecond),
-			direction,
-		)
-	default:
-		c.report.ok("its clock agrees with this host's within %s", allowedClockSkew)
+// declaresWrites is a script that declares writes and writes nothing. A server that takes no writes refuses
+// it.
+const declaresWrites = "#!lua\nreturn 1"
+
+// refusals begin the errors of a server that takes no writes.
+var refusals = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
+
+// checkScripts decides about an event without charging it, and checks that the scripts could write.
+func (r *redisCheck) checkScripts(ctx context.Context) []Row {
+	limiter, err := ratelimit.New(r.store.Redis, r.store.Namespace, r.store.Limits, r.store.Dedupe)
+	if err == nil {
+		_, err = limiter.DryRun(ctx, "", 1)
 	}
+	var missing []string
+	if err == nil {
+		missing, err = ForbiddenCommands(ctx, r.store.Redis, r.store.Namespace)
+	}
+	if err != nil {
+		return stop("%s", advised(err, redisAdvice(err)))
+	}
+	if len(missing) > 0 {
+		commands := strings.Join(missing, ", ")
+		return one(Fail, "the user may not run %s on {%s}:*; %s", commands, r.store.Namespace, seeACL)
+	}
+	err = r.store.Redis.Eval(ctx, declaresWrites, []string{checkKey(r.store.Namespace)}).Err()
+	for _, refusal := range refusals {
+		if err != nil && strings.Contains(err.Error(), refusal) {
+			return one(Fail, "the server takes no writes: %s", advised(err, redisAdvice(err)))
+		}
+	}
+	return one(OK, "the user may run the scripts, and the server takes writes")
+}
+
+// evictionRow warns if a full server evicts admissions. The volatile policies do, because all keys expire.
+func evictionRow(info map[string]string) []Row {
+	policy, limit := info["maxmemory_policy"], info["maxmemory"]
+	maxMemory, err := strconv.ParseUint(limit, 10, 64)
+	switch {
+	case policy == "" || err != nil:
+		return one(Skip, "unknown; maxmemory-policy has to be noeviction")
+	case policy != "noeviction" && maxMemory > 0:
+		return one(Warn, "maxmemory-policy %s: at %s the server forgets admissions, and more events are sent "+
+			"than the limits allow; set it to noeviction", policy, term.Size(maxMemory))
+	}
+	return one(OK, "nothing is evicted")
+}
+
+// checkDurability warns if a restart loses all admissions.
+func (r *redisCheck) checkDurability(ctx context.Context) []Row {
+	values, err := r.node.ConfigGet(ctx, "save").Result() // most providers forbid it
+	save, known := values["save"]
+	switch {
+	case r.info["aof_enabled"] == "1":
+		return one(OK, "append-only file")
+	case r.info["aof_enabled"] == "" || err != nil || !known:
+		return one(Skip, "unknown; set appendonly yes")
+	case save != "":
+		return one(OK, "snapshots")
+	}
+	return one(Warn, "neither append-only file nor snapshots: after a restart only running workers can restore "+
+		"admissions; set appendonly yes")
+}
+
+// replicas warns if running replicas have other settings than those that are checked.
+func replicas(ctx context.Context, c Config) []Row {
+	all, err := c.Replicas.Replicas(ctx)
+	if err != nil {
+		return one(Skip, "unknown: %v", err)
+	}
+	running := 0
+	var others []string
+	for _, replica := range all {
+		if replica.Silent {
+			continue
+		}
+		running++
+		if hash := replica.Snapshot.Settings.Hash; hash != c.Hash {
+			others = append(others, hash)
+		}
+	}
+	switch {
+	case running == 0:
+		return one(OK, "no replica is running")
+	case len(others) == 0:
+		return one(OK, "%s, none with other settings (%s)", term.Count(running, "replica"), c.Hash)
+	}
+	slices.Sort(others)
+	return one(Warn, "settings differ in %d of %s (%s, these are %s); restart them, correct these, or give "+
+		"each deployment its own REDIS_NAMESPACE", len(others), term.Count(running, "replica"),
+		strings.Join(slices.Compact(others), ", "), c.Hash)
+}
+
+const unreachable = "check REDIS_URL, and the network"
+
+// redisAdvice returns the remedy for an error, or "".
+func redisAdvice(err error) string {
+	text := err.Error()
+	for _, known := range []struct{ sign, advice string }{
+		{"NOPERM", seeACL},
+		{"can't run this command", seeACL}, // in a script
+		{"WRONGPASS", "check the user and the password in REDIS_URL"},
+		{"NOAUTH", "put the user and the password into REDIS_URL"},
+		{"READONLY", "this is a replica: name the primary in REDIS_URL, or Sentinels with master_name="},
+		{"MOVED", "this is one node of a Cluster: name another one with addr= in REDIS_URL"},
+		{`"INFO {`, "this is a NATS server: REDIS_URL needs the port of Redis"},
+		{"MISCONF", "it cannot write to its disk: see its log"},
+		{"OOM", "it is full: give it more memory, or set smaller limits"},
+		{"DB index is out of range", "name an existing database in REDIS_URL: most servers have 0 to 15"},
+		{"SELECT is not allowed in cluster mode", "name no database in REDIS_URL: a Cluster has only 0"},
+		{"certificate", "set REDIS_TLS_CA to the authority that signed the server's certificate"},
+		{"connection refused", "check REDIS_URL, and whether the server is running"},
+		{"no such host", "check REDIS_URL"},
+		{"TLS handshake", "a server without TLS needs redis:// in REDIS_URL"},
+		{"EOF", "a server with TLS needs rediss:// in REDIS_URL, one without TLS redis://"},
+		{"timeout", unreachable},
+		{"deadline exceeded", unreachable},
+	} {
+		if strings.Contains(text, known.sign) {
+			return known.advice
+		}
+	}
+	return ""
+}
+
+// connectAdvice is redisAdvice for a failed connection, which can depend on TLS and on Sentinels.
+func connectAdvice(client redis.UniversalClient, err error) string {
+	text := err.Error()
+	single, _ := client.(*redis.Client) // nil for a Cluster
+	sentinel := single != nil && single.Options().Addr == failoverAddr
+	refused := strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH")
+	var wrongName x509.HostnameError
+	switch {
+	case errors.As(err, &wrongName):
+		return fmt.Sprintf("give the server a certificate for %s", wrongName.Host)
+	case strings.Contains(text, "tls: certificate required"):
+		return "set REDIS_TLS_CERT and REDIS_TLS_KEY"
+	case strings.Contains(text, "remote error: tls: ") && strings.Contains(text, "certificate"):
+		return "the server refuses REDIS_TLS_CERT"
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return "set REDIS_TLS_CA to the authority that signed the server's certificate, or add it there"
+	case refused && sentinel && strings.Contains(text, "all sentinels specified"):
+		return "check the user and the password before the @ in REDIS_URL, which are the Sentinels'; " +
+			"username= and password= are the server's"
+	case refused && sentinel:
+		return "check username= and password= in REDIS_URL, which are the server's; " +
+			"the user and the password before the @ are the Sentinels'"
+	}
+	advice := redisAdvice(err)
+	if advice == unreachable && single != nil && single.Options().TLSConfig != nil {
+		advice += "; if the server has no TLS, use redis://"
+	}
+	return advice
 }

@@ -2,7 +2,7 @@ package preflight
 
 import (
 	"net"
-	"slices"
+	"strings"
 	"testing"
 
 	"notifier/internal/settings"
@@ -10,90 +10,190 @@ import (
 	"notifier/test/redistest"
 )
 
-// redisFindings are those of a Redis, and expected to have a failure or none.
-func redisFindings(t *testing.T, url string, failure bool) []Finding {
+func onRedis(url string) change { return func(env *settings.Environment) { env.RedisURL = url } }
+
+// redisRows runs the checks of Redis.
+func redisRows(t *testing.T, changes ...change) []Row {
 	t.Helper()
-	s := parsed(t, func(env *settings.Environment) { env.RedisURL = url })
-	findings := found(t, checkRedis, s)
-	if failed := slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == Fail }); failed != failure {
-		t.Errorf("failed: %t, expected %t: %q", failed, failure, findings)
-	}
-	return findings
+	return found(t, redisGroup(Config{Settings: parsed(t, changes...)}))
 }
 
-// TestRedis looks at servers that would lose admissions, or refuse to take them.
-func TestRedis(t *testing.T) {
+// asUser returns the URL for a user with these ACL rules.
+func asUser(t *testing.T, server *redistest.Server, name string, rules ...string) string {
+	t.Helper()
+	server.SetUser(t, secret, name, rules...)
+	return "redis://" + name + ":" + secret + "@" + server.Addr
+}
+
+// TestRedisAsItShouldBe has no warnings, and check writes nothing to it.
+func TestRedisAsItShouldBe(t *testing.T) {
 	t.Parallel()
-
-	good := redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory", "64mb")
-	good.SetUser(t, secret, "notifier", "~*", "+@all")
-	url := "redis://notifier:" + secret + "@" + good.Addr
-	findings := redisFindings(t, url, false)
-	wantFinding(t, findings, Warn, "it requires no password: whoever can reach it") // its default user
-	good.SetUser(t, secret, "default", "resetpass")
-	findings = redisFindings(t, url, false)
-	wantFinding(t, findings, OK, "standalone at "+good.Addr)
-	wantFinding(t, findings, OK, "the script runs and answers in ")
-	wantFinding(t, findings, OK, "its clock agrees with this host's within 1s")
-	wantFinding(t, findings, OK, "evicts nothing; ")
-	wantFinding(t, findings, OK, "append-only file, written before it answers")
-	wantNone(t, findings, Warn)
-	if keys, err := kit.OpenRedis(t, url).DBSize(t.Context()).Result(); keys != 0 || err != nil {
-		t.Errorf("%d keys, %v; expected that a check leaves none", keys, err)
+	server := redistest.StartProcess(t, "--appendonly", "yes", "--maxmemory", "64mb")
+	url := asUser(t, server, "notifier", "~{notifier}:*", "+@all")
+	server.SetUser(t, secret, "default", "resetpass", "~*", "+@all")
+	rows := redisRows(t, onRedis(url))
+	want(t, rows, "redis", OK, server.Addr)
+	want(t, rows, "redis/version", OK, "Redis ")
+	want(t, rows, "redis/scripts", OK, "the user may run the scripts, and the server takes writes")
+	want(t, rows, "redis/eviction", OK, "nothing is evicted")
+	want(t, rows, "redis/durability", OK, "append-only file")
+	for _, state := range []State{Warn, Fail, Skip} {
+		wantOnly(t, rows, state)
 	}
-
-	findings = redisFindings(t, redistest.StartProcess(t, "--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru").URL(), false)
-	wantFinding(t, findings, Warn, "with maxmemory 64.0 MiB and the policy volatile-lru it evicts admissions")
-	wantFinding(t, findings, Warn, "no append-only file: a restart loses admissions")
-	wantFinding(t, findings, Warn, "it requires no password")
-	if warnings := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Level != Warn }); len(warnings) != 3 {
-		t.Errorf("%d warnings, expected 3: %q", len(warnings), warnings)
+	info, err := kit.OpenRedis(t, url).Info(t.Context(), "persistence").Result()
+	kit.Check(t, err)
+	if !strings.Contains(info, "rdb_changes_since_last_save:0\r\n") {
+		t.Errorf("check has written: %s", info)
 	}
-	findings = redisFindings(t, redistest.StartProcess(t, "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "no").URL(), false)
-	wantFinding(t, findings, Note, "eviction policy allkeys-lru, and no maxmemory yet")
-	wantFinding(t, findings, Warn, "append-only file with appendfsync no")
-	findings = redisFindings(t, redistest.StartProcess(t, "--appendonly", "yes", "--rename-command", "CONFIG", "").URL(), false)
-	wantFinding(t, findings, OK, "append-only file; appendfsync unknown")
-	findings = redisFindings(t, redistest.StartProcess(t, "--min-replicas-to-write", "1").URL(), true)
-	wantFinding(t, findings, Fail, "it refuses writes: NOREPLICAS")
-
-	host, port, _ := net.SplitHostPort(good.Addr)
-	findings = redisFindings(t, redistest.StartProcess(t, "--replicaof", host+" "+port, "--masteruser", "notifier", "--masterauth", secret).URL(), true)
-	wantFinding(t, findings, Fail, "REDIS_URL names a replica: name the primary")
 }
 
-// TestRedisRefuses: passwords and permissions.
-func TestRedisRefuses(t *testing.T) {
+func TestFaultsOfRedis(t *testing.T) {
+	t.Parallel()
+	start := func(arguments ...string) func(t *testing.T) string {
+		return func(t *testing.T) string { t.Helper(); return redistest.StartProcess(t, arguments...).URL() }
+	}
+	as := func(rules ...string) func(t *testing.T) string {
+		return func(t *testing.T) string { t.Helper(); return asUser(t, redistest.StartProcess(t), "me", rules...) }
+	}
+	for name, test := range map[string]struct {
+		url   func(t *testing.T) string
+		name  string
+		state State
+		text  string
+	}{
+		"no password": {start(), "redis", Warn, "requires no password: anyone in the network can change limits"},
+		"no database": {func(t *testing.T) string {
+			t.Helper()
+			return "redis://" + redistest.StartProcess(t, "--databases", "4").Addr + "/9"
+		}, "redis", Fail, "name an existing database in REDIS_URL"},
+		"no TLS":        {func(t *testing.T) string { t.Helper(); return strings.Replace(start()(t), "redis:", "rediss:", 1) }, "redis", Fail, "redis://"},
+		"NATS":          {func(t *testing.T) string { t.Helper(); return strings.Replace(startNATS(t), "nats:", "redis:", 1) }, "redis", Fail, "this is a NATS server: REDIS_URL needs the port of Redis"},
+		"wrong user":    {func(t *testing.T) string { t.Helper(); return strings.Replace(as("+@all")(t), "me:", "you:", 1) }, "redis", Fail, "check the user and the password in REDIS_URL"},
+		"not permitted": {as("-@all"), "redis", Fail, seeACL},
+		"no INFO":       {as("~*", "+@all", "-info"), "redis", Warn, "the user may not run INFO"},
+		"no scripts":    {as("~*", "+time", "+info"), "redis/scripts", Fail, seeACL},
+		"few commands":  {as("~*", "+@all", "-zrem", "-hset"), "redis/scripts", Fail, "the user may not run HSET, ZREM on {notifier}:*; " + seeACL},
+		"other keys":    {as("~other:*", "+@all"), "redis/scripts", Fail, seeACL},
+		"full":          {start("--maxmemory", "1"), "redis/scripts", Fail, "the server takes no writes: OOM"},
+		"waits":         {start("--min-replicas-to-write", "1"), "redis/scripts", Fail, "the server takes no writes: NOREPLICAS"},
+		"evicts":        {start("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"), "redis/eviction", Warn, "maxmemory-policy volatile-lru: at 64.0 MiB the server forgets admissions"},
+		"would evict":   {start("--maxmemory-policy", "allkeys-lru"), "redis/eviction", OK, "nothing is evicted"},
+		"not durable":   {start("--save", ""), "redis/durability", Warn, "neither append-only file nor snapshots"},
+		"snapshots":     {start("--save", "60 1"), "redis/durability", OK, "snapshots"},
+		"no CONFIG":     {start("--rename-command", "CONFIG", ""), "redis/durability", Skip, "unknown; set appendonly yes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rows := redisRows(t, onRedis(test.url(t)))
+			want(t, rows, test.name, test.state, test.text)
+			if test.state != Fail {
+				wantOnly(t, rows, Fail)
+			}
+		})
+	}
+}
+
+// TestReplicaOfRedis: a replica runs scripts and takes no writes.
+func TestReplicaOfRedis(t *testing.T) {
+	t.Parallel()
+	primary := redistest.StartProcess(t)
+	rows := redisRows(t, onRedis(primary.StartReplica(t).URL()))
+	want(t, rows, "redis/scripts", Fail, "this is a replica: name the primary in REDIS_URL")
+}
+
+// TestFrozenRedis is not waited for twice.
+func TestFrozenRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
-	server.SetUser(t, secret, "reader", "~*", "-@all", "+eval", "+evalsha", "+@read", "+time")
-	server.SetUser(t, secret, "nobody", "-@all")
-	as := func(user string) []Finding {
-		return redisFindings(t, "redis://"+user+":"+secret+"@"+server.Addr, true)
-	}
-	wantFinding(t, as("stranger"), Fail, "WRONGPASS invalid username-password pair or user is disabled.; check the user and the password in REDIS_URL")
-	wantFinding(t, as("nobody"), Fail, "give the user the ACL in docs/security.md")
-	findings := as("reader")
-	wantFinding(t, findings, Fail, "the user may not run DEL, HDEL, HINCRBY, HSET, HSETNX, PEXPIRE, PEXPIREAT, SET, ZADD, ZREM, ZREMRANGEBYRANK and ZREMRANGEBYSCORE on keys that begin with {notifier}:")
-	wantFinding(t, findings, OK, "unknown version")
-	wantFinding(t, findings, Warn, "the user may not run INFO")
-	wantFinding(t, findings, Note, "eviction policy unknown")
+	server.Freeze(t)
+	defer server.Thaw(t)
+	rows := redisRows(t, onRedis(server.URL()))
+	want(t, rows, "redis", Fail, "check REDIS_URL, and the network")
+	wantOnly(t, rows, Skip, "redis/version", "redis/scripts", "redis/eviction", "redis/durability")
 }
 
-// TestRedisKinds: Sentinel and Cluster are distinguished, and examined at the server that keeps the keys.
-func TestRedisKinds(t *testing.T) {
+func TestVersionsOfRedis(t *testing.T) {
 	t.Parallel()
-	t.Run("Cluster", func(t *testing.T) {
-		t.Parallel()
-		cluster := redistest.StartCluster(t, 3)
-		findings := redisFindings(t, cluster.URL(), false)
-		wantFinding(t, findings, OK, "Cluster, keys on "+cluster.Owner(t, "{notifier}:global").Addr)
-		wantFinding(t, findings, Warn, "no append-only file")
-	})
-	t.Run("Sentinel", func(t *testing.T) {
-		t.Parallel()
-		findings := redisFindings(t, redistest.StartSentinels(t, 1).URL(), false)
-		wantFinding(t, findings, OK, "primary found through Sentinel")
-		wantFinding(t, findings, OK, "1 replica, which need not confirm a write")
-	})
+	for _, test := range []struct {
+		redis, valkey string
+		state         State
+		text          string
+	}{
+		{"6.2.14", "", Fail, "Redis 6.2.14; upgrade to Redis 7.0 or later, or Valkey"},
+		{"7.0.15", "", OK, "Redis 7.0.15"},
+		{"10.0.0", "", OK, "Redis 10.0.0"},
+		{"7.2.4", "8.1.1", OK, "Valkey 8.1.1"},
+		{"", "", Skip, "unknown; expected Redis 7.0 or later"},
+	} {
+		row := versionRow(map[string]string{"redis_version": test.redis, "valkey_version": test.valkey})[0]
+		if row.State != test.state || row.Message != test.text {
+			t.Errorf("%+v, expected %s %q", row, test.state, test.text)
+		}
+	}
+}
+
+// TestClusterAndSentinel: the server with the keys is checked. One node of a Cluster is not enough.
+func TestClusterAndSentinel(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	owner, other := cluster.Owner(t, checkKey("notifier")), cluster.Other(t, checkKey("notifier"))
+	rows := redisRows(t, onRedis(cluster.URL()))
+	wantOnly(t, rows, Fail)
+	want(t, rows, "redis/scripts", OK, "")
+	want(t, redisRows(t, onRedis(owner.URL())), "redis/scripts", OK, "")
+	want(t, redisRows(t, onRedis(other.URL())), "redis/scripts", Fail, "this is one node of a Cluster")
+
+	sentinels := redistest.StartSentinels(t, 0)
+	want(t, redisRows(t, onRedis(sentinels.URL())), "redis/scripts", OK, "")
+	sentinels.Primary.SetUser(t, secret+"1", "notifier", "~*", "&*", "+@all")
+	sentinels.Primary.SetUser(t, secret+"0", "default", "~*", "&*", "+@all")
+	for _, watcher := range sentinels.Watchers {
+		watcher.SetUser(t, secret+"2", "watcher", "allchannels", "+@all")
+		watcher.SetUser(t, secret+"0", "default", "allchannels", "+@all")
+	}
+	by := func(user, parameters string) []Row {
+		return redisRows(t, onRedis(strings.Replace(sentinels.URL(), "redis://", "redis://"+user, 1)+parameters))
+	}
+	watcher, notifier := "watcher:"+secret+"2@", "&username=notifier&password="+secret+"1"
+	rows = by(watcher, notifier)
+	want(t, rows, "redis", OK, "primary found through Sentinel")
+	wantOnly(t, rows, Fail)
+	// The user of the URL is the Sentinels', the parameters are the server's.
+	const ofSentinels, ofServer = "check the user and the password before the @", "check username= and password="
+	want(t, by("", notifier), "redis", Fail, ofSentinels)
+	want(t, by("notifier:"+secret+"1@", notifier), "redis", Fail, ofSentinels)
+	want(t, by("notifier:"+secret+"1@", ""), "redis", Fail, ofSentinels)
+	want(t, by(watcher, ""), "redis", Fail, ofServer)
+	want(t, by(watcher, "&username=watcher&password="+secret+"2"), "redis", Fail, ofServer)
+}
+
+// TestCertificatesOfRedis: the remedy is REDIS_TLS_CA only if that is at fault.
+func TestCertificatesOfRedis(t *testing.T) {
+	t.Parallel()
+	authority, another := kit.NewAuthority(t, "ours"), kit.NewAuthority(t, "another")
+	primary := redistest.StartTLSServer(t, authority, redistest.Identity{Address: "127.0.0.3", Names: []string{"a.example", "127.0.0.4"}})
+	identity := redistest.Identity{Address: "127.0.0.2", Names: []string{"127.0.0.2"}}
+	watcher := redistest.StartTLSSentinel(t, authority, identity, primary)
+	strict := redistest.StartTLSServer(t, authority, identity, "--tls-auth-clients", "yes")
+	_, port, _ := net.SplitHostPort(primary.Addr)
+	sentinels := "rediss://" + watcher.Addr + "?master_name=main"
+	cert, key := another.Issue(t, "client.example")
+	for name, test := range map[string]struct {
+		url, ca, cert, key string
+		text               string
+	}{
+		"another name":       {url: sentinels, ca: authority.File, text: "give the server a certificate for 127.0.0.3"},
+		"name of one server": {url: "rediss://localhost:" + port, ca: authority.File, text: "give the server a certificate for localhost"},
+		"another authority":  {url: sentinels, ca: another.File, text: "set REDIS_TLS_CA to the authority that signed the server's certificate, or add it"},
+		"no authority":       {url: sentinels, text: "set REDIS_TLS_CA to the authority that signed the server's certificate"},
+		"no client":          {url: "rediss://" + strict.Addr, ca: authority.File, text: "set REDIS_TLS_CERT and REDIS_TLS_KEY"},
+		"unknown client":     {url: "rediss://" + strict.Addr, ca: authority.File, cert: cert, key: key, text: "the server refuses REDIS_TLS_CERT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := redisRows(t, func(env *settings.Environment) {
+				env.RedisURL, env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey = test.url, test.ca, test.cert, test.key
+			})
+			want(t, rows, "redis", Fail, test.text)
+		})
+	}
 }

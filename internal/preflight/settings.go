@@ -2,84 +2,94 @@ package preflight
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"notifier/internal/settings"
+	"notifier/internal/telemetry"
 	"notifier/internal/term"
 )
 
-// checkSettings looks for settings that are valid each by itself but not together, or that are unsafe.
-func checkSettings(ctx context.Context, s settings.Settings, r *report) {
-	r.ok("all settings are valid")
-	if s.ShutdownTimeout < s.Slack.Timeout {
-		r.warn(
-			"set SHUTDOWN_TIMEOUT above SLACK_TIMEOUT",
-			"SHUTDOWN_TIMEOUT %s is shorter than SLACK_TIMEOUT %s, so a stopping worker can cut off a post that is then repeated",
-			term.ShortDuration(s.ShutdownTimeout),
-			term.ShortDuration(s.Slack.Timeout),
-		)
+// settingsGroup finds valid settings that do not fit together or are unsafe. It connects to nothing.
+func settingsGroup(s settings.Settings) group {
+	warnings := func(check func(settings.Settings) []string, ok string) func(context.Context) []Row {
+		return func(context.Context) (rows []Row) {
+			for _, problem := range check(s) {
+				rows = append(rows, Row{State: Warn, Message: problem})
+			}
+			if len(rows) == 0 {
+				rows = one(OK, "%s", ok)
+			}
+			return rows
+		}
 	}
-	switch {
-	case s.AdminAddr == "":
-		r.note("", "ADMIN_ADDR is empty: there are no health checks and no metrics")
-	case isLoopback(hostOf(s.AdminAddr)):
-	case s.AdminToken == "":
-		r.note("set ADMIN_TOKEN, or let only probes and Prometheus reach it",
-			"ADMIN_ADDR %s can be reached from the network and asks for no token", s.AdminAddr)
-	default:
-		r.ok("ADMIN_ADDR %s can be reached from the network and asks for ADMIN_TOKEN", s.AdminAddr)
-	}
-	checkAdminAddr(ctx, s.AdminAddr, r)
-	if strings.HasPrefix(s.Slack.Token, "xoxp-") {
-		r.warn(
-			"use the bot token (xoxb-...) of the app's page OAuth & Permissions",
-			"SLACK_BOT_TOKEN is a person's token (xoxp-): messages are posted in that person's name, until the person leaves",
-		)
-	}
-	if unencrypted(s.Slack.APIURL) && s.Slack.Token != "" {
-		r.warn("use https", "SLACK_API_URL is http, so the token and all messages cross the network unencrypted")
-	}
-	if unencrypted(s.Slack.WebhookURL) {
-		r.warn(
-			"use https",
-			"SLACK_WEBHOOK_URL is http, so the webhook and all messages cross the network unencrypted",
-		)
-	}
-	for _, file := range s.Exposed {
-		r.warn(
-			"let its owner and group alone use it: chmod o-rwx, or defaultMode: 0440 of a secret's volume in Kubernetes",
-			"%s",
-			file,
-		)
-	}
-	for _, variable := range s.Unknown {
-		r.warn("correct its name, or remove it", "%s", variable)
-	}
-	if s.Slack.AllowMarkup {
-		r.note(
-			"let only trusted publishers publish",
-			"SLACK_MARKUP is allow: an event can ping the whole channel and disguise links",
-		)
-	}
+	text := fmt.Sprintf("%s global, %s per category", s.Store.Limits.Global, s.Store.Limits.Category)
+	return group{checks: []check{
+		{"settings", warnings(checkSettings, "valid")},
+		{"limits", warnings(checkLimits, text)},
+	}}
 }
 
-// unencrypted reports whether requests to a URL cross the network in plain text.
+func checkSettings(s settings.Settings) (problems []string) {
+	warn := func(format string, arguments ...any) {
+		problems = append(problems, fmt.Sprintf(format, arguments...))
+	}
+	for _, variable := range s.Unknown {
+		warn("%s; correct its name, or remove it", variable)
+	}
+	for _, file := range s.Exposed {
+		warn("%s; allow only its owner and group: chmod o-rwx, or defaultMode: 0440 in Kubernetes", file)
+	}
+	if s.ShutdownTimeout < s.Slack.Timeout {
+		warn("SHUTDOWN_TIMEOUT %s is below SLACK_TIMEOUT %s, so a stopping worker can cut off a post, which is "+
+			"then repeated; raise it", term.ShortDuration(s.ShutdownTimeout), term.ShortDuration(s.Slack.Timeout))
+	}
+	if strings.HasPrefix(s.Slack.Token, "xoxp-") {
+		warn("SLACK_BOT_TOKEN is a user token (xoxp-), which posts as that user; use a bot token (xoxb-...)")
+	}
+	if s.Slack.Token != "" && unencrypted(s.Slack.APIURL) {
+		warn("SLACK_API_URL is http, so the token and all messages cross the network unencrypted; use https")
+	}
+	if unencrypted(s.Slack.WebhookURL) {
+		warn("SLACK_WEBHOOK_URL is http, so it and all messages cross the network unencrypted; use https")
+	}
+	host, _, err := net.SplitHostPort(s.AdminAddr)
+	if err == nil && !isLoopback(host) && s.AdminToken == "" {
+		warn("ADMIN_ADDR %s is reachable from the network without a token; set ADMIN_TOKEN", s.AdminAddr)
+	}
+	if err := telemetry.CheckTracing(); err != nil {
+		for problem := range strings.SplitSeq(err.Error(), "\n") {
+			warn("no traces are exported: %s; correct it, or remove it", problem)
+		}
+	}
+	return problems
+}
+
 func unencrypted(raw string) bool {
 	parsed, err := url.Parse(raw)
 	return err == nil && parsed.Scheme == "http" && !isLoopback(parsed.Hostname())
 }
 
-func hostOf(addr string) string {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr
-	}
-	return host
-}
-
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkLimits finds reservations above the limit of their category.
+func checkLimits(s settings.Settings) (problems []string) {
+	limits := s.Store.Limits
+	window := limits.ReservedTier().Window
+	for _, name := range slices.Sorted(maps.Keys(limits.Reserve)) {
+		reserved, limit := limits.Reserve[name], limits.LimitFor(name)
+		if limit.Most(window) < reserved {
+			problems = append(problems, fmt.Sprintf(
+				"LIMIT_RESERVE keeps %d slots for %s, although its limit %s allows only %d in %s; lower it",
+				reserved, name, limit, limit.Most(window), term.ShortDuration(window)))
+		}
+	}
+	return problems
 }

@@ -7,52 +7,71 @@ import (
 	"notifier/internal/settings"
 )
 
-// TestSettingsThatDoNotFit: settings that are valid each by itself but not together.
-func TestSettingsThatDoNotFit(t *testing.T) {
+func TestSettings(t *testing.T) {
 	t.Parallel()
-	s := parsed(t, func(env *settings.Environment) {
-		env.ShutdownTimeout, env.AdminAddr, env.SlackMarkup = "5s", "0.0.0.0:8080", "allow"
-	})
-	alone := found(t, checkSettings, s)
-	wantFinding(t, alone, Warn, "SHUTDOWN_TIMEOUT 5s is shorter than SLACK_TIMEOUT 10s")
-	wantFinding(t, alone, Note, "ADMIN_ADDR 0.0.0.0:8080 can be reached from the network and asks for no token")
-	wantFinding(t, alone, Note, "SLACK_MARKUP is allow")
-	wantNone(t, alone, Fail)
-}
-
-// TestAnAdminServerWithAToken needs no note.
-func TestAnAdminServerWithAToken(t *testing.T) {
-	t.Parallel()
-	findings := found(t, checkSettings, parsed(t, func(env *settings.Environment) {
-		env.AdminAddr, env.AdminToken = "0.0.0.0:1", "correct-horse-battery"
-	}))
-	wantFinding(t, findings, OK, "ADMIN_ADDR 0.0.0.0:1 can be reached from the network and asks for ADMIN_TOKEN")
-	wantNone(t, findings, Note)
-	for _, finding := range findings {
-		if strings.Contains(line(finding), "correct-horse") {
-			t.Errorf("the token is shown: %s", line(finding))
-		}
-	}
-}
-
-// TestUnencrypted: what is secret does not cross a network in plain text without a warning.
-func TestUnencrypted(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]bool{
-		"http://slack.example/api/": true, "https://slack.example/api/": false, "http://127.0.0.1:8090/api/": false, "http://localhost/": false, "": false,
+	for name, test := range map[string]struct {
+		change change
+		text   string // of the warning. If empty, there are no warnings
+	}{
+		"defaults":           {func(*settings.Environment) {}, ""},
+		"short shutdown":     {func(env *settings.Environment) { env.ShutdownTimeout = "5s" }, "SHUTDOWN_TIMEOUT 5s is below SLACK_TIMEOUT 10s"},
+		"user token":         {func(env *settings.Environment) { env.SlackBotToken = "xoxp-" + secret }, "SLACK_BOT_TOKEN is a user token"},
+		"API without TLS":    {func(env *settings.Environment) { env.SlackAPIURL = "http://slack.example/api/" }, "SLACK_API_URL is http"},
+		"API with TLS":       {func(env *settings.Environment) { env.SlackAPIURL = "https://slack.example/api/" }, ""},
+		"API on this host":   {func(env *settings.Environment) { env.SlackAPIURL = "http://localhost:8090/api/" }, ""},
+		"open admin server":  {func(env *settings.Environment) { env.AdminAddr = ":8080" }, "ADMIN_ADDR :8080 is reachable from the network without a token"},
+		"admin with a token": {func(env *settings.Environment) { env.AdminAddr, env.AdminToken = "0.0.0.0:8080", secret+secret }, ""},
+		"no admin server":    {func(env *settings.Environment) { env.AdminAddr = "" }, ""},
+		"webhook without TLS": {func(env *settings.Environment) {
+			env.SlackBotToken, env.SlackChannel, env.SlackWebhookURL = "", "", "http://h.example/"+secret
+		}, "SLACK_WEBHOOK_URL is http"},
+		"admin with ephemeral": {func(env *settings.Environment) { env.AdminAddr = "127.0.0.1:0" }, ""},
 	} {
-		if got := unencrypted(url); got != want {
-			t.Errorf("%q: %t, expected %t", url, got, want)
+		rows := found(t, settingsGroup(parsed(t, test.change)))
+		if test.text == "" {
+			wantOnly(t, rows, Warn)
+			want(t, rows, "settings", OK, "valid")
+			continue
+		}
+		want(t, rows, "settings", Warn, test.text)
+		if count := strings.Count(strings.Join(states(rows), " "), "warn"); count != 1 {
+			t.Errorf("%s: %d warnings: %+v", name, count, rows)
 		}
 	}
 }
 
-// TestExposedSecrets: a file that others may use is a warning that names it and what to do.
-func TestExposedSecrets(t *testing.T) {
+func states(rows []Row) (all []string) {
+	for _, row := range rows {
+		all = append(all, string(row.State))
+	}
+	return all
+}
+
+func TestUnknownVariablesAndExposedFiles(t *testing.T) {
 	t.Parallel()
-	s := parsed(t, func(*settings.Environment) {})
+	s := parsed(t)
 	s.Exposed = []settings.ExposedFile{{Variable: "SLACK_BOT_TOKEN_FILE", Path: "/run/secrets/token", Mode: 0o644}}
-	findings := found(t, checkSettings, s)
-	wantFinding(t, findings, Warn, "SLACK_BOT_TOKEN_FILE: /run/secrets/token has mode 0644")
-	wantFinding(t, findings, Warn, "chmod o-rwx")
+	s.Unknown = []settings.UnknownVariable{{Name: "LIMIT_GLOBL", Nearest: "LIMIT_GLOBAL"}}
+	rows := found(t, settingsGroup(s))
+	want(t, rows, "settings", Warn, "SLACK_BOT_TOKEN_FILE: /run/secrets/token has mode 0644")
+	want(t, rows, "settings", Warn, "LIMIT_GLOBL: is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one")
+}
+
+func TestTracingVariables(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:"+secret+"@host/%zz")
+	rows := found(t, settingsGroup(parsed(t)))
+	want(t, rows, "settings", Warn, "no traces are exported: OTEL_EXPORTER_OTLP_PROTOCOL: ")
+	want(t, rows, "settings", Warn, "no traces are exported: OTEL_EXPORTER_OTLP_ENDPOINT: ")
+}
+
+func TestReserveAboveALimit(t *testing.T) {
+	t.Parallel()
+	rows := found(t, settingsGroup(parsed(t, func(env *settings.Environment) {
+		env.LimitGlobal, env.LimitReserve = "100/1h", "payments=21,errors=20"
+	})))
+	want(t, rows, "limits", Warn, "LIMIT_RESERVE keeps 21 slots for payments, although its limit 10/30m allows only 20 in 1h")
+	if strings.Contains(strings.Join(states(rows), " "), "warn warn") {
+		t.Errorf("%+v", rows)
+	}
 }

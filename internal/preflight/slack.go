@@ -5,113 +5,137 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
+	"notifier/internal/event"
 	"notifier/internal/settings"
 	"notifier/internal/slackout"
-	"notifier/internal/term"
 )
 
-// slackAdvice is what to do about an error that Slack returns for a token.
-var slackAdvice = map[string]string{
-	"invalid_auth":     "SLACK_BOT_TOKEN is not a valid token: copy it again from the app's page",
-	"token_revoked":    "install the app into the workspace again, and set the new SLACK_BOT_TOKEN",
-	"token_expired":    "rotated tokens are not supported: turn token rotation off in the app's settings",
-	"account_inactive": "the app was removed or its workspace is gone: install it again, and set the new SLACK_BOT_TOKEN",
-	"accesslimited":    "Slack accepts this token only from other networks: check the app's list of allowed addresses",
-	"unknown_method":   "SLACK_API_URL is not the base of Slack's Web API, such as https://slack.com/api/",
-	"http_404":         "SLACK_API_URL is not the base of Slack's Web API, such as https://slack.com/api/",
-	"invalid_response": "something other than Slack answers there: a proxy's page, or another server",
-	"tls_error":        "there may be a proxy with its own certificate in between, or the image has no root certificates",
-	"dns_error":        "check the network, and HTTPS_PROXY",
-	"timeout":          "check the network, and HTTPS_PROXY",
+// maxChannels bounds the requests for histories. Slack allows about 50 a minute.
+const maxChannels = 10
+
+// slackCheck is the state of the checks of Slack, which run one at a time.
+type slackCheck struct {
+	settings settings.Settings
+	poster   *slackout.Poster
+	scopes   []string // nil if Slack does not list them
 }
 
-// checkSlack asks Slack who the token belongs to and what it may do. It posts nothing.
-func checkSlack(ctx context.Context, s settings.Settings, r *report) {
-	poster, err := slackout.New(s.Slack)
+func slackGroup(s settings.Settings) group {
+	c := &slackCheck{settings: s}
+	end := func() {
+		if c.poster != nil {
+			c.poster.Close()
+		}
+	}
+	checks := []check{
+		{"slack", c.authenticate},
+		{"slack/scopes", c.checkScopes},
+		{"slack/channels", c.checkChannels},
+	}
+	return group{checks, end}
+}
+
+func (c *slackCheck) authenticate(ctx context.Context) []Row {
+	if c.settings.Slack.WebhookURL != "" {
+		return one(Skip, `only a post can check a webhook: "notifier publish CATEGORY TEXT"`)
+	}
+	poster, err := slackout.New(c.settings.Slack)
 	if err != nil {
-		r.fail("", "%v", err)
-		return
+		return stop("%v", err)
 	}
-	defer poster.Close()
-	if s.Slack.WebhookURL != "" {
-		r.note(
-			`"notifier publish CATEGORY" tests it`,
-			"a webhook cannot be tested without posting, so it was not checked",
-		)
-		r.note(
-			"use a bot token to avoid that",
-			"with a webhook notifier cannot look up whether a message has arrived: after a crash in the middle of a post it is posted again",
-		)
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
+	c.poster = poster
 	identity, err := poster.CheckAuth(ctx)
 	if err != nil {
-		advice := ""
-		if refused := (*slackout.Error)(nil); errors.As(err, &refused) {
-			advice = slackAdvice[refused.Code]
-		}
-		r.fail(advice, "%v", err)
-		return
+		return stop("%s", advised(err, slackAdvice(err)))
 	}
-	r.ok("workspace %s, user %s%s", identity.Team, identity.User, botName(identity))
-	checkScopes(identity.Scopes, r)
-	checkChannels(s, r)
+	c.scopes = identity.Scopes
+	return one(OK, "workspace %s, user %s", identity.Team, identity.User)
 }
 
-func botName(identity slackout.Identity) string {
-	if identity.BotID == "" {
-		return ", which is not a bot"
-	}
-	return ", bot " + identity.BotID
-}
+func (c *slackCheck) has(scope string) bool { return slices.Contains(c.scopes, scope) }
 
-func checkScopes(scopes []string, r *report) {
-	const write = "chat:write"
+func (c *slackCheck) checkScopes(context.Context) []Row {
+	listed := strings.Join(c.scopes, ", ")
 	switch {
-	case scopes == nil:
-		r.note(
-			"",
-			"Slack did not report the token's scopes; it needs %s, and channels:history or groups:history to look up messages after a crash",
-			write,
-		)
-		return
-	case !slices.Contains(scopes, write):
-		r.fail(
-			"add it to the app's scopes, install the app again and set the new token",
-			"the token lacks %s: its scopes are %s",
-			write,
-			strings.Join(scopes, ", "),
-		)
-	default:
-		r.ok("scopes %s", strings.Join(scopes, ", "))
+	case c.poster == nil:
+		return nil
+	case c.scopes == nil:
+		return one(Skip, "not listed by Slack; chat:write is needed")
+	case !c.has("chat:write"):
+		return one(Fail, "%s; add chat:write to the app, install it again and set the new token", listed)
+	case !c.has("channels:history") && !c.has("groups:history"):
+		return one(OK, "%s; without channels:history (private channels: groups:history) a post that a crash "+
+			"interrupts is repeated", listed)
 	}
-	if !slices.Contains(scopes, "channels:history") && !slices.Contains(scopes, "groups:history") {
-		r.note(
-			"add channels:history, or groups:history for private channels",
-			"the token may not read channels: after a crash in the middle of a post it is posted again, without looking up whether it has arrived",
-		)
-	}
+	return one(OK, "%s", listed)
 }
 
-// checkChannels names the channels that are given by name: only in one that is given by its ID can messages
-// be looked up from the first event on.
-func checkChannels(s settings.Settings, r *report) {
-	channels := s.Channels()
-	var named []string
-	for _, channel := range channels {
-		if !slackout.IsChannelID(channel) {
-			named = append(named, channel)
+// checkChannels requests the history of each channel that is given by ID. Slack refuses it if the bot is not
+// a member. Without a scope to read histories, membership is unknown.
+func (c *slackCheck) checkChannels(ctx context.Context) (rows []Row) {
+	if c.poster == nil {
+		return nil
+	}
+	channels := c.settings.Channels()
+	var unknown []string
+	for i, channel := range channels {
+		code := ""
+		if i < maxChannels && slackout.IsChannelID(channel) {
+			code = c.historyCode(ctx, channel)
+		}
+		switch {
+		case code == "channel_not_found":
+			rows = append(rows, one(Fail, "%s: not found; check the ID, or invite the bot to it", channel)...)
+		case code == "not_in_channel" && c.scopes != nil && !c.has("chat:write.public"):
+			rows = append(rows, one(Fail, "%s: not a member; invite the bot, or add chat:write.public", channel)...)
+		case code != "ok":
+			unknown = append(unknown, channel)
 		}
 	}
-	r.ok("%s; the first post shows whether the bot is a member", term.Count(len(channels), "channel"))
-	if len(named) > 0 {
-		r.note(
-			"use the ID, such as C0123, which a channel's details show",
-			"%s given by name: after a crash, messages there cannot be looked up until a worker has posted once",
-			term.List(named),
-		)
+	if len(unknown) > 0 {
+		return append(rows, one(Skip, "%s: unknown before the first post; IDs (C0123) and channels:history help",
+			strings.Join(unknown, ", "))...)
 	}
+	if len(rows) == 0 {
+		return one(OK, "the bot is a member of %s", strings.Join(channels, ", "))
+	}
+	return rows
+}
+
+// historyCode returns "ok" if the bot may read the channel, else the last word of the error, which is Slack's
+// code if Slack refuses the request.
+func (c *slackCheck) historyCode(ctx context.Context, channel string) string {
+	_, _, err := c.poster.Find(ctx, event.Event{ID: "check", Channel: channel, Published: time.Now()})
+	if err == nil {
+		return "ok"
+	}
+	text := err.Error()
+	return text[strings.LastIndexByte(text, ' ')+1:]
+}
+
+// slackAdvice returns the remedy for an error, or "".
+func slackAdvice(err error) string {
+	var refused *slackout.Error
+	if !errors.As(err, &refused) {
+		return ""
+	}
+	switch refused.Code {
+	case "invalid_auth":
+		return "copy SLACK_BOT_TOKEN again from the app's page"
+	case "token_revoked", "account_inactive":
+		return "install the app again, and set the new SLACK_BOT_TOKEN"
+	case "token_expired":
+		return "turn token rotation off in the app's settings"
+	case "unknown_method", "http_404":
+		return "set SLACK_API_URL to the base of Slack's Web API, such as https://slack.com/api/"
+	case "invalid_response":
+		return "this is not Slack: a proxy's page, or another server"
+	case "tls_error":
+		return "a proxy may have its own certificate, or the image no root certificates"
+	case "dns_error", "timeout", "connection_refused":
+		return "check the network, and HTTPS_PROXY"
+	}
+	return ""
 }

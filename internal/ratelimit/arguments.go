@@ -108,12 +108,24 @@ func (l *Limiter) newAdmitCall(batch []Request, token string) admitCall {
 	q.addReservations(l, groups, numberOf)
 
 	ofScopes := q.arguments
-	q.arguments = make([]any, 0, 8+len(q.rules)+len(ofScopes)+2*len(q.origins.all)+4*len(batch))
-	q.arguments = append(q.arguments, micros(l.dedupe), micros(p.retention), token, l.replica,
+	q.arguments = make([]any, 0, 9+len(q.rules)+len(ofScopes)+2*len(q.origins.all)+4*len(batch))
+	q.arguments = append(q.arguments, micros(l.dedupe), micros(p.retention), token, l.replica, flag(false),
 		strconv.Itoa(len(q.ruleNumbers)))
 	q.arguments = append(append(q.arguments, q.rules...), ofScopes...)
 	q.addOrigins(numberOf)
 	q.addEvents(batch)
+	return q
+}
+
+// dryRunArgument is the index of the argument that asks for a dry run.
+const dryRunArgument = 4
+
+// newDryRun returns a call that decides about one event and writes nothing. The event's id is empty: no event
+// in flight or sent has the same.
+func (l *Limiter) newDryRun(batch []Request, token string) admitCall {
+	q := l.newAdmitCall(batch, token)
+	q.arguments[dryRunArgument] = flag(true)
+	q.members[0] = "" // the arguments refer to it
 	return q
 }
 

@@ -21,7 +21,7 @@ func (s *store) admitRaw(t *testing.T, arguments ...any) {
 		"{n}:global", "{n}:buckets:global", "{n}:category:a", "{n}:buckets:category:a",
 	}
 	before := s.contents(t)
-	arguments = append([]any{day.Microseconds(), day.Microseconds(), "", "r"}, arguments...)
+	arguments = append([]any{day.Microseconds(), day.Microseconds(), "", "r", 0}, arguments...)
 	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), s.Client, keys, arguments...).Result()
 	if err == nil || strings.Contains(err.Error(), "unpack") {
 		t.Errorf("%v, %v; expected an error that says what is wrong", reply, err)

@@ -17,6 +17,11 @@ type Post struct {
 	Name    string        // of this post: unique, without colons and blanks
 	Longest time.Duration // how long it may take, with the record of its result; above 0
 	First   bool          // it takes the channel's next slot, before everybody who waits for one (the digest)
+
+	// Worker names the caller. A full pace leaves a slot to the oldest post of each worker. If Worker is empty,
+	// the post neither leaves one to others nor has one left to it.
+	Worker string
+	Since  time.Time // since when the post waits, by a clock that all workers share
 }
 
 // PermitStatus is whether a post may begin.
@@ -57,7 +62,7 @@ func (l *Limiter) Begin(ctx context.Context, post Post) (Permit, error) {
 	}
 	channel, pace := cmp.Or(post.Channel, webhookChannel), l.standing.Pace
 	keyNames := []string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.pace(channel),
-		l.keys.meta()}
+		l.keys.meta(), l.keys.paceWaiting(channel)}
 	var permit Permit
 	var unexpected error
 	err := l.onKnownStore(ctx, func() error {
@@ -66,7 +71,8 @@ func (l *Limiter) Begin(ctx context.Context, post Post) (Permit, error) {
 			event, post.Request.Delivery, post.Known, post.Name, micros(post.Longest), channel,
 			strconv.Itoa(pace.Count), micros(cmp.Or(pace.Window, unpacedWindow)), flag(post.First),
 			micros(LongestPause),
-			micros(l.plan.Load().retention), l.knownToken(),
+			micros(l.plan.Load().remembers), l.knownToken(),
+			post.Worker, strconv.FormatInt(max(0, post.Since.UnixMicro()), 10),
 		).Result()
 		if err != nil {
 			return l.explain(ctx, err, keyNames)

@@ -163,8 +163,7 @@ func TestEventIsLeasedToOneReplica(t *testing.T) {
 	})
 }
 
-// An event that was decided anew begins to count its posts anew. A replica that knows of earlier posts must
-// not take another replica's first one for its own.
+// Posts are known by name. A replica that knows of some must not take another replica's later one for its own.
 func TestPostsAreKnownByName(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
@@ -178,13 +177,14 @@ func TestPostsAreKnownByName(t *testing.T) {
 			}
 		}
 		s.advance(t, 30*time.Minute)
-		other.admits(e) // anew
-		other.posts(1, e, "", "q1")
+		other.admits(e) // decided again
+		other.wantPermit(ratelimit.LastPostUnknown, 3, e, "", "q1")
+		other.posts(4, e, "p3", "q1")
 		if permit := one.begin(e, "p3", "p4"); permit.Status != ratelimit.Leased {
 			t.Errorf("%+v, expected to leave it to the other replica", permit)
 		}
 		s.advance(t, aPost)
-		one.wantPermit(ratelimit.LastPostUnknown, 1, e, "p3", "p4")
+		one.wantPermit(ratelimit.LastPostUnknown, 4, e, "p3", "p4")
 	})
 }
 

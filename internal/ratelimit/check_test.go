@@ -26,7 +26,7 @@ func TestReadyAndCheckStoreNothing(t *testing.T) {
 	})
 }
 
-const emptyDecision = "*6\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n*0\r\n*0\r\n*0\r\n"
+const emptyDecision = "*7\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
 
 func TestCheckRejectsAnOldRedis(t *testing.T) {
 	for version, suitable := range map[string]bool{

@@ -73,6 +73,11 @@ func TestKeyOfAnotherTypeFailsEveryCall(t *testing.T) {
 			answer.Channel, answer.Name = aChannel, "p1"
 			return func() error { _, _, err := limiter.Answered(ctx, answer); return err }
 		}
+		waits := func() error {
+			post := ratelimit.Post{Channel: aChannel, Name: "p2", Longest: aPost, Worker: "w"}
+			_, err := limiter.Begin(ctx, post)
+			return err
+		}
 		ofPosts := []func() error{
 			begin, answered(ratelimit.Answer{Posted: true}), answered(ratelimit.Answer{RetryAfter: time.Second}),
 		}
@@ -87,12 +92,14 @@ func TestKeyOfAnotherTypeFailsEveryCall(t *testing.T) {
 			"meta":             {func() error { return limiter.Ready(ctx) }},
 			"sent":             {func() error { return limiter.Sent(ctx, e) }},
 			"category:a":       {func() error { _, err := limiter.Peek(ctx, "b", "a"); return err }},
-			"inflight":         refund,
+			"inflight":         append(refund, answered(ratelimit.Answer{Request: e, Failed: true})),
 			"global":           refund,
 			"buckets:global":   refund,
 			"pauses":           append(ofPosts, func() error { _, err := limiter.Pauses(ctx); return err }),
 			"probes":           ofPosts,
 			"pace:" + aChannel: ofPosts,
+
+			"pacewaiting:" + aChannel: {waits},
 		} {
 			for _, call := range calls {
 				s.FlushAll(ctx)

@@ -47,4 +47,9 @@ type Decision struct {
 	RetryAfter time.Duration // until an event of the same cost fits, if nothing else is admitted
 	AtLeast    bool          // RetryAfter is a lower bound: of reserved slots, buckets, or a limit that ends
 	Never      bool          // its cost is above the tier's COUNT: it cannot fit under this temporary limit
+
+	// Posts counts the posts of a refused event that began under an earlier admission. LastPost names the last
+	// one, which may be in Slack. It is empty if none began, or if all certainly failed.
+	Posts    int
+	LastPost string
 }

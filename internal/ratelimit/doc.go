@@ -11,7 +11,7 @@
 // anything is decided anew. Meanwhile calls fail with ErrHealing; they are to be repeated, as after any
 // error.
 //
-//	client, guard, err := ratelimit.OpenGuarded(url, nil)
+//	client, guard, err := ratelimit.OpenGuarded(url, nil, 8)
 //	limiter, err := ratelimit.New(client, namespace, rules, dedupe)
 //	healer, err := ratelimit.NewHealer(limiter, guard, ratelimit.Healing{Replica: name, Log: log})
 //	go healer.Run(ctx)
@@ -36,11 +36,11 @@
 // # Reading order
 //
 // limit.go and parse.go (how limits are written), rules.go (which limits apply to which
-// category), plan.go (with temporary limits), cost.go and memory.go (what follows from them), keys.go
+// category), plan.go (with temporary limits), cost.go (what follows from them), keys.go
 // (what is stored where), member.go (what stands for an event there), limiter.go (the calls), arguments.go
 // (what the script is given), decision.go and reply.go (its reply), begin.go (permits to post), pace.go
-// (how the pace is written), pause.go (Slack's answers and its pauses), peek.go, reserves.go, room.go,
-// slots.go, inflight.go, index.go and trace.go (what people ask about), redis.go (the connection),
-// damagedkey.go (keys of another type). What is put back into a store that has forgotten it: journal.go
-// (what is remembered), guard.go (which store it is), restore.go, healer.go.
+// (how the pace is written), pause.go (Slack's answers and its pauses), peek.go, inflight.go,
+// index.go and trace.go (queries of commands), redis.go with tls.go (the connection), damagedkey.go (keys of
+// another type). What is put back into a store that has forgotten it: journal.go (what is remembered), guard.go
+// (which store it is), restore.go, healer.go.
 package ratelimit

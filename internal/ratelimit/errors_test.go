@@ -82,6 +82,9 @@ func TestReadOnlyReplicaAdmitsNothing(t *testing.T) {
 	if err == nil || decisions != nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("%v, %v; expected an error that says READONLY", decisions, err)
 	}
+	if got := limiter.dryRun("a", 1); got.Verdict != ratelimit.Admitted {
+		t.Errorf("dry run: %+v, expected an admission", got)
+	}
 	if err := limiter.Sent(t.Context(), event("before", "a")); err == nil {
 		t.Error("recorded as sent on a replica")
 	}
@@ -99,6 +102,9 @@ func TestOutOfMemoryAdmitsNothing(t *testing.T) {
 	decisions, err := limiter.Admit(t.Context(), events(2, "e", "b"))
 	if err == nil || decisions != nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("%v, %v; expected an error that says OOM", decisions, err)
+	}
+	if got := limiter.dryRun("b", 1); got.Verdict != ratelimit.Admitted {
+		t.Errorf("dry run: %+v, expected an admission", got)
 	}
 	s.unchanged(t, before)
 	s.ConfigSet(t.Context(), "maxmemory", "0")

@@ -8,14 +8,6 @@ import (
 	"notifier/lua"
 )
 
-// The figures in memory.go, for the test that measures them.
-const (
-	SlotBytes   = slotBytes
-	SentBytes   = sentBytes
-	FlightBytes = flightBytes
-	BucketBytes = bucketBytes
-)
-
 // ArgumentsOf is how many arguments admit.lua is given for a batch.
 func (l *Limiter) ArgumentsOf(batch []Request) int {
 	return len(l.newAdmitCall(batch, anyStore).arguments)

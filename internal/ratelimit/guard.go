@@ -26,12 +26,13 @@ type Guard struct {
 	open   func() (redis.UniversalClient, error) // another client of the same servers, without a guard
 }
 
-// OpenGuarded is Open for a worker: with a Guard, and with calls that fail after half a second.
-func OpenGuarded(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, *Guard, error) {
+// OpenGuarded is Open for a worker. Its calls fail after half a second, and new connections pass the Guard.
+// posts bounds the worker's concurrent posts; the pool has a connection for each of them.
+func OpenGuarded(rawURL string, tlsConfig *tls.Config, posts int) (redis.UniversalClient, *Guard, error) {
 	guard := &Guard{open: func() (redis.UniversalClient, error) {
 		return open(rawURL, tlsConfig, healersPatience, nil)
 	}}
-	client, err := open(rawURL, tlsConfig, workersPatience, guard.check)
+	client, err := open(rawURL, tlsConfig, workersPatience(posts), guard.check)
 	if err != nil {
 		return nil, nil, err
 	}

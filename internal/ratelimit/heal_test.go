@@ -71,7 +71,7 @@ func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
 // start starts a replica.
 func (f *fleet) start(rules ratelimit.Rules, dedupe time.Duration, config ratelimit.Healing) *member {
 	f.t.Helper()
-	client, guard, err := ratelimit.OpenGuarded(f.url, nil)
+	client, guard, err := ratelimit.OpenGuarded(f.url, nil, 8)
 	kit.Check(f.t, err)
 	f.t.Cleanup(func() { _ = client.Close() })
 	return f.startOn(client, guard, rules, dedupe, config)
@@ -285,7 +285,7 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // The store is lost and healed while an answer is on its way: what it says was admitted is in no store.
 func TestAnswerOfALostStoreIsDiscarded(t *testing.T) {
 	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
-		client, guard, err := ratelimit.OpenGuarded(f.url, nil)
+		client, guard, err := ratelimit.OpenGuarded(f.url, nil, 8)
 		kit.Check(t, err)
 		t.Cleanup(func() { _ = client.Close() })
 		m := f.startOn(client, guard, rules, day, ratelimit.Healing{})
@@ -332,7 +332,7 @@ func TestOldPrimaryDecidesNothing(t *testing.T) {
 	f.join(rules, day).admits(event("before", "x"))
 	promoted := s.server.StartReplica(t)
 	promoted.Part(t)
-	_, guard, err := ratelimit.OpenGuarded(promoted.URL(), nil)
+	_, guard, err := ratelimit.OpenGuarded(promoted.URL(), nil, 8)
 	kit.Check(t, err)
 	m := f.startOn(s.connect(t), guard, rules, day, ratelimit.Healing{}) // its calls still go to the old one
 	e := event("e", "x")
@@ -345,6 +345,9 @@ func TestOldPrimaryDecidesNothing(t *testing.T) {
 			if decisions, err := m.Admit(t.Context(), []ratelimit.Request{e}); !errors.Is(err, ratelimit.ErrHealing) {
 				t.Errorf("%v, %v; expected that nothing is decided", decisions, err)
 			}
+		}
+		if decision, err := m.DryRun(t.Context(), "x", 1); !errors.Is(err, ratelimit.ErrHealing) {
+			t.Errorf("%+v, %v; expected no verdict", decision, err)
 		}
 		if _, err := m.Refund(t.Context(), event("before", "x"), ""); !errors.Is(err, ratelimit.ErrHealing) {
 			t.Errorf("%v; expected that nothing is refunded", err)

@@ -19,7 +19,7 @@ import (
 //
 // All replicas have the same rules, which change now and then, and ids are known for longer than any window.
 // Events are redelivered to other replicas, but in one direction: only if the replica that was given an event
-// first also puts it back first is it counted once in buckets, see "What it does not do" in docs/design.md.
+// first also puts it back first is it counted once in buckets, see "Limitations" in docs/design.md.
 // For the same reason nobody refunds what others know.
 type lossy struct {
 	copied  *copied // what the store may be set back to, or nil

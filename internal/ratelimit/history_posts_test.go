@@ -11,6 +11,9 @@ import (
 
 // What happens to events after they were admitted.
 
+// postChannel is where all events of a history are posted.
+const postChannel = "C0123456789"
+
 func (h *history) sent(r *rapid.T) {
 	if h.unclear {
 		return
@@ -74,6 +77,33 @@ func (h *history) refund(r *rapid.T) {
 	h.operations++
 }
 
+// fail records that a post certainly failed: the last one of an event, or another. The replica that made a
+// post records its end.
+func (h *history) fail(r *rapid.T) {
+	if h.unclear || len(h.asked) == 0 {
+		r.Skip("nothing to post")
+	}
+	request := rapid.SampledFrom(h.asked).Draw(r, "request")
+	limiter, _ := h.whichFor(r, request)
+	answer := ratelimit.Answer{Request: request, Channel: postChannel, Name: "another", Failed: true}
+	if a := h.model.inFlight(request); a != nil && a.post != "" && rapid.IntRange(0, 3).Draw(r, "the last one") > 0 {
+		answer.Name = a.post
+		if h.lossy != nil {
+			limiter = h.limiters[a.poster]
+		}
+	}
+	h.stepOverEnds()
+	if _, _, err := limiter.Answered(h.t.Context(), answer); err != nil {
+		r.Fatal(err)
+	}
+	if h.expire(h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())); h.unclear {
+		return
+	}
+	h.model.fail(request, answer.Name)
+	h.operations++
+	h.keep()
+}
+
 // fresh reports whether an event in flight is known for sure.
 func (h *history) fresh(request ratelimit.Request, asking replica, now int64) bool {
 	a := h.model.inFlight(request)
@@ -92,9 +122,13 @@ func (h *history) begin(r *rapid.T) {
 	if h.expire(now); h.unclear || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
 		r.Skip("nothing in flight for sure")
 	}
+	known := h.model.inFlight(request).post
+	if known == "" { // then it need not be known
+		known = rapid.SampledFrom([]string{"", "an earlier post"}).Draw(r, "known")
+	}
 	h.posts++
 	post := ratelimit.Post{
-		Request: request, Channel: "C0123456789", Known: h.model.inFlight(request).post, Name: fmt.Sprint("p", h.posts), Longest: time.Second,
+		Request: request, Channel: postChannel, Known: known, Name: fmt.Sprint("p", h.posts), Longest: time.Second,
 	}
 	permit, err := limiter.Begin(h.t.Context(), post)
 	if err == nil && permit.Status == ratelimit.NotInFlight {

@@ -40,7 +40,7 @@ func playSteered(t *testing.T, s *store, client redis.UniversalClient) int {
 		rapid.Check(t, func(r *rapid.T) {
 			h := newSteeredHistory(t, r, s, client)
 			r.Repeat(map[string]func(*rapid.T){
-				"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
+				"admit": h.admit, "admit again": h.admit, "admit once more": h.admit, "dry run": h.dryRun,
 				"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin,
 				"steer": h.steer, "steer again": h.steer, "follow": h.follow, "follow too": h.follow,
 			})

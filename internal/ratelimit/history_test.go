@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"errors"
 	"flag"
 	"maps"
 	"strconv"
@@ -39,8 +40,8 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 					rapid.Check(t, func(r *rapid.T) {
 						h := newHistory(t, r, s, client, replicas)
 						r.Repeat(map[string]func(*rapid.T){
-							"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
-							"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "trace": h.trace, "forget scripts": h.forgetScripts,
+							"admit": h.admit, "admit again": h.admit, "admit once more": h.admit, "dry run": h.dryRun,
+							"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "fail": h.fail, "trace": h.trace, "forget scripts": h.forgetScripts,
 						})
 						operations += h.operations
 					})
@@ -51,8 +52,8 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 				rapid.Check(t, func(r *rapid.T) {
 					h := newLossyHistory(t, r, s, client)
 					r.Repeat(map[string]func(*rapid.T){
-						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit,
-						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "trace": h.trace, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
+						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit, "dry run": h.dryRun,
+						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "fail": h.fail, "trace": h.trace, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
 						"change limits": h.change,
 					})
 					compared += h.operations
@@ -243,6 +244,35 @@ func (h *history) admit(r *rapid.T) {
 	h.operations += len(batch)
 	h.asked = append(h.asked, batch...)
 	h.keep()
+}
+
+// dryRun compares a decision that is not carried out. That it writes nothing, the next decisions show: the model
+// does not know of it.
+func (h *history) dryRun(r *rapid.T) {
+	if h.unclear {
+		return
+	}
+	request := anyRequest(h.costs).Draw(r, "request")
+	limiter, asking := h.which(r)
+	h.stepOverEnds()
+	got, err := limiter.DryRun(h.t.Context(), request.Category, request.Cost)
+	if h.lossy != nil && errors.Is(err, ratelimit.ErrHealing) {
+		return
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	clock, _ := h.s.clock(h.t)
+	clock = h.virtual(clock)
+	if h.expire(clock); h.unclear {
+		return
+	}
+	want := h.model.copy().decideBatch(asking, clock, []ratelimit.Request{{Category: request.Category, Cost: request.Cost}})[0]
+	if difference := cmp.Diff(want, got); difference != "" {
+		r.Fatalf("dry run of %+v under %+v at %d (-model +script):\n%s\n%s", request, asking, clock, difference, h.s.contents(h.t))
+	}
+	h.noteSteered(asking, []ratelimit.Request{request}, []ratelimit.Decision{want})
+	h.operations++
 }
 
 // keep removes the keys' expiry where the clock steps back.

@@ -18,7 +18,7 @@ type InFlight struct {
 	Delivery string    // the delivery that it was admitted for
 	Posts    int       // how many posts of it have begun
 	LastPost time.Time // when the last of them began; zero: none has
-	LastName string    // the name of the last one; empty: none has begun
+	LastName string    // the name of the last one; empty if none has begun, or if all certainly failed
 }
 
 // InFlight returns the record of an event, and whether there is one. Errors are as for Admit, and one for a

@@ -14,7 +14,7 @@ const mostRemembered = 100_000
 type remembered struct {
 	member, delivery string
 	entry            string // of the index: its category, and its source if it has one
-	name             string // of its last post
+	name             string // of its last post; empty after a certain failure, and before the first
 	at               int64  // of the admission; 0: not known, it is only recorded as sent
 	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
 	cost, posts      int32
@@ -168,6 +168,15 @@ func (j *journal) begun(epoch uint64, member, name string, posts int) bool {
 	return j.changed(epoch, member, func(r *remembered) {
 		r.gone, r.superseded = false, false
 		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
+	})
+}
+
+// failed remembers that the post of this name certainly failed. Names are unique, so this holds for any store.
+func (j *journal) failed(member, name string) {
+	j.change(member, func(r *remembered) {
+		if r.name == name {
+			r.name = ""
+		}
 	})
 }
 

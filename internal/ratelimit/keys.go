@@ -30,6 +30,8 @@ import (
 //	                                        again; and which channel was refused since a post was last made
 //	{notifier}:pace:<channel>   sorted set  name of a post -> microsecond from which it counts in the channel's
 //	                                        pace
+//	{notifier}:pacewaiting:<channel>  hash  worker -> its post that has waited longest for the channel's pace;
+//	                                        see begin.lua
 //
 // A channel is called what the settings call it.
 type keys struct{ prefix string }
@@ -45,6 +47,8 @@ func (k keys) pauses() string              { return k.prefix + "pauses" }
 func (k keys) probes() string              { return k.prefix + "probes" }
 func (k keys) pace(channel string) string  { return k.prefix + "pace:" + channel }
 
+func (k keys) paceWaiting(channel string) string { return k.prefix + "pacewaiting:" + channel }
+
 // bothForms are the two keys of a scope, its log and its buckets, by the first.
 func (k keys) bothForms(log string) []string {
 	return []string{log, k.prefix + "buckets:" + strings.TrimPrefix(log, k.prefix)}
@@ -52,7 +56,8 @@ func (k keys) bothForms(log string) []string {
 
 // isHash reports whether a key is a hash; the others are sorted sets.
 func (k keys) isHash(key string) bool {
-	return slices.Contains([]string{k.meta(), k.inFlight(), k.probes()}, key)
+	return slices.Contains([]string{k.meta(), k.inFlight(), k.probes()}, key) ||
+		strings.HasPrefix(key, k.paceWaiting(""))
 }
 
 // ValidateNamespace returns an error that describes what is wrong with a namespace, or nil. A namespace with

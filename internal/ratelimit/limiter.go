@@ -111,22 +111,46 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) (decisions []Decis
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
 	epoch, token := l.journal.begin(), l.knownToken()
 	q := l.newAdmitCall(batch, token)
-	reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
+	answer, err := l.call(ctx, q, batch)
 	if err != nil {
-		return nil, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
-	}
-	answer, err := q.decode(reply, batch)
-	if errors.Is(err, ErrHealing) {
 		return nil, err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
 	}
 	l.lag.Store(int64(answer.lag))
 	if !l.remember(q, batch, answer, epoch) {
 		return nil, ErrHealing // the answer may be from a store that has been lost since
 	}
 	return answer.decisions, nil
+}
+
+// call runs admit.lua once.
+func (l *Limiter) call(ctx context.Context, q admitCall, batch []Request) (admitReply, error) {
+	reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
+	if err != nil {
+		return admitReply{}, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
+	}
+	answer, err := q.decode(reply, batch)
+	if err != nil && !errors.Is(err, ErrHealing) {
+		return admitReply{}, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
+	}
+	return answer, err
+}
+
+// DryRun decides about one event of a category as Admit would now, and writes nothing. An empty category stands
+// for one that has sent nothing and has no reserve: only the global limit can refuse it. DryRun decides only about
+// limits: the event is never a duplicate. Redis may be out of memory or read-only.
+//
+// An error means that there is no decision, as for Admit. If a store has lost admissions, DryRun returns
+// ErrHealing at once, while Admit waits for the replicas to restore them.
+func (l *Limiter) DryRun(ctx context.Context, category string, cost int) (Decision, error) {
+	if cost < 1 {
+		return Decision{}, fmt.Errorf("a cost of %d slots, expected 1 or more", cost)
+	}
+	batch := []Request{{Category: category, Cost: cost}}
+	answer, err := l.call(ctx, l.newDryRun(batch, l.knownToken()), batch)
+	if err != nil {
+		return Decision{}, err
+	}
+	return answer.decisions[0], nil
 }
 
 // ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only

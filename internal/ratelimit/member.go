@@ -94,10 +94,3 @@ func printable(text string) bool {
 	}
 	return true
 }
-
-// readMember returns the category and the id in a plain member. It is not ok for a hash.
-func readMember(member string) (category, id string, ok bool) {
-	before, id, found := strings.Cut(member, string(memberColon))
-	category, _, _ = strings.Cut(before, string(memberMark))
-	return category, id, found && category != ""
-}

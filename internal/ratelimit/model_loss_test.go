@@ -19,32 +19,55 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		had = newModel(m.aged)
 	}
 	indexed := maps.Clone(had.indexed)
+	// An id that no longer counts as sent is not put back. The store may still have it.
+	maps.DeleteFunc(m.sent, func(of identity, at int64) bool {
+		unclear = unclear || at > began-p.dedupe && at <= now-p.dedupe+margin
+		_, kept := had.sent[of]
+		return at <= now-p.dedupe && !kept
+	})
 	known, missing, byName := map[string]*admission{}, []*admission(nil), map[string]*admission{}
 	for _, a := range had.admissions {
 		known[admissionName(a)] = a
 	}
 	for _, a := range m.admissions {
 		copied := known[admissionName(a)]
+		// A store that was set back knows posts again that no replica remembers.
+		_, sent := m.sent[identityOf(a.request)]
+		unclear = unclear || copied != nil && copied.inFlight && copied.posts > 0 && !a.inFlight && !sent
 		// What only a store that was set back had forgotten is remembered by its replica still.
 		if a.forgotten && (copied == nil || copied.inFlight) {
 			unclear = unclear || m.admittedAfter(a)
 			a.inFlight, a.forgotten = true, false
 		}
-		if a.inFlight && a.touched() <= now-p.retention {
-			a.inFlight = false
+		life := p.retention
+		if a.posts > 0 {
+			life = p.remembers()
 		}
-		unclear = unclear || a.inFlight && a.touched() <= now-p.retention+margin
+		if a.inFlight && a.touched() <= now-life {
+			a.inFlight = a.posts > 0 && copied != nil && copied.inFlight
+			if a.inFlight { // only the store still has it
+				a.posts, a.begun, a.post = copied.posts, copied.begun, copied.post
+			}
+		} else {
+			unclear = unclear || a.inFlight && a.touched() <= now-life+margin
+		}
 		// What the store had in flight and has no more passes for settled, also if its record has only come to its
 		// end.
 		if a.inFlight && copied != nil && !copied.inFlight {
 			unclear = unclear || len(a.known) > 1
 			a.inFlight, a.forgotten = false, true
 		}
+		if a.post == a.failed {
+			a.post = "" // an earlier loss made it unknown in the store alone
+		}
+		if copied != nil && copied.inFlight && copied.posts == a.posts && copied.post != "" {
+			a.post = copied.post // the failure is lost: it may be in Slack
+		}
 		if !a.refunded {
 			m.clock = max(m.clock, a.at)
 			of := identity{category: a.request.Category, source: a.request.Source}
 			// The index has an admission for longer than its replica remembers it.
-			if max(a.touched(), m.sent[identityOf(a.request)]) > now-max(p.dedupe, p.retention) {
+			if max(a.touched(), m.sent[identityOf(a.request)]) > now-p.remembers() {
 				indexed[of] = max(indexed[of], a.at)
 			}
 		}

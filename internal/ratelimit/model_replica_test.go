@@ -41,6 +41,10 @@ func (p replica) during(instead map[string]ratelimit.Limit) replica {
 	return p
 }
 
+// remembers returns how long the record of an event lives: as long as an id that was sent, or as an admission
+// can count.
+func (p replica) remembers() int64 { return max(p.dedupe, p.retention) }
+
 // level is one of the budgets that an event is charged to.
 type level struct {
 	verdict ratelimit.Verdict

@@ -36,7 +36,9 @@ type admission struct {
 	forgotten bool     // in a store that was set back, and in flight for its replica
 	posts     int      // that have begun
 	begun     int64    // the last of them
-	post      string   // its name
+	post      string   // its name; empty if it certainly failed
+	failed    string   // the last post that certainly failed, as its replica remembers
+	poster    int      // the replica that began that post, by its number
 	refunded  bool
 	by        int   // the replica that was given it first
 	known     []int // those that were given it, by their numbers
@@ -102,16 +104,32 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	if at, found := b.sent[identityOf(request)]; found && at > b.now-b.by.dedupe {
 		return ratelimit.Decision{Verdict: ratelimit.Duplicate}
 	}
+	before := b.outlived(request)
 	if refusal := b.refusal(request); refusal != nil {
+		refusal.Posts, refusal.LastPost = before.posts, before.post
 		return *refusal
 	}
-	a := &admission{request: request, at: b.now, inFlight: true, by: b.by.number, known: []int{b.by.number}}
+	a := &admission{
+		request: request, at: b.now, inFlight: true, by: b.by.number, known: []int{b.by.number},
+		posts: before.posts, begun: before.begun, post: before.post, poster: b.by.number,
+	}
 	for _, level := range b.by.levels(request.Category) {
 		a.scopes = append(a.scopes, level.name)
 		b.added[level.name] += request.Cost
 	}
 	b.taken = append(b.taken, a)
 	return ratelimit.Decision{Verdict: ratelimit.Admitted}
+}
+
+// outlived returns the admission whose record an event still has when it is decided again. It is empty if the
+// event has none.
+func (b *batch) outlived(request ratelimit.Request) admission {
+	for _, a := range b.admissions {
+		if a.inFlight && a.is(request) {
+			return *a
+		}
+	}
+	return admission{}
 }
 
 // used is how many slots of a scope are taken in a tier.
@@ -231,7 +249,7 @@ func (m *model) admit(by replica, a *admission) {
 	}
 	m.admissions = append(m.admissions, a)
 	m.indexed[identity{category: a.request.Category, source: a.request.Source}] = a.at
-	m.inFlightEnds = max(m.inFlightEnds, a.at+by.retention)
+	m.inFlightEnds = max(m.inFlightEnds, a.at+by.remembers())
 	for _, level := range by.levels(a.request.Category) {
 		s := m.scope(level.name)
 		if level.width == 0 {
@@ -249,8 +267,15 @@ func (m *model) admit(by replica, a *admission) {
 // begin records that a post has begun.
 func (m *model) begin(by replica, request ratelimit.Request, at int64, post string) {
 	a := m.inFlight(request)
-	a.posts, a.begun, a.post = a.posts+1, at, post
-	m.inFlightEnds = max(m.inFlightEnds, at+by.retention)
+	a.posts, a.begun, a.post, a.poster = a.posts+1, at, post, by.number
+	m.inFlightEnds = max(m.inFlightEnds, at+by.remembers())
+}
+
+// fail records that a post certainly failed: that the event is not in Slack, if it was the last one.
+func (m *model) fail(request ratelimit.Request, post string) {
+	if a := m.inFlight(request); a != nil && a.post == post {
+		a.post, a.failed = "", post
+	}
 }
 
 // inFlight is what is in flight for this delivery, or nil.
@@ -278,7 +303,7 @@ func (m *model) markSent(by replica, request ratelimit.Request, at int64) {
 // refundable is what can be given back: an event in flight for this delivery, without a post that the caller
 // does not know. It is nil if there is none.
 func (m *model) refundable(request ratelimit.Request, known string) *admission {
-	if a := m.inFlight(request); a != nil && (a.posts == 0 || a.post == known) {
+	if a := m.inFlight(request); a != nil && (a.post == "" || a.post == known) {
 		return a
 	}
 	return nil
@@ -315,7 +340,7 @@ func (m *model) trace(id string) map[identity]ratelimit.Trace {
 		of := identityOf(a.request)
 		trace := ratelimit.Trace{Category: of.category, Source: of.source, InFlight: true, Admitted: microTime(a.at)}
 		if a.posts > 0 {
-			trace.Posts, trace.LastPost = a.posts, microTime(a.begun)
+			trace.Posts, trace.LastPost, trace.Failed = a.posts, microTime(a.begun), a.post == ""
 		}
 		traces[of] = trace
 	}

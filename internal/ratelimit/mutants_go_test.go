@@ -6,10 +6,13 @@ package ratelimit_test
 var goMistakes = map[string][]string{
 	"internal/ratelimit/begin.go": {
 		"«cmp.Or(post.Channel, webhookChannel)¦post.Channel»",
+		"l.plan.Load().«remembers¦retention»), l.knownToken()",
 	},
 	"internal/ratelimit/pause.go": {
 		"case «a.RetryAfter > 0¦false»:",
 		"case «a.Posted¦false»:",
+		"if «answer.Failed && ¦»answer.Request",
+		"«\t\tl.journal.failed(event, answer.Name)¦\t\t_ = 0» // first",
 	},
 	"internal/ratelimit/limiter.go": {
 		"request.Cost < «1¦0»",
@@ -26,9 +29,6 @@ var goMistakes = map[string][]string{
 		"\tif «len(r.Group) > 0¦false» {\n",
 		"«tier.Window >= longest.Window¦(longest.Window == 0 || tier.Window <= longest.Window)»",
 		"\tfor _, limit := range r.Overrides.All() {\n\t\t«limits = append(limits, limit)¦_ = limit»",
-	},
-	"internal/ratelimit/reserves.go": {
-		"Kept: «max(0, slots-usage.Used)¦slots - usage.Used»",
 	},
 	"internal/ratelimit/arguments.go": {
 		"micros(tier.Window), flag(«tier.Fixed¦false»))",
@@ -51,6 +51,8 @@ var goMistakes = map[string][]string{
 		"if n < «1 || n > int64(len(q.scopes))¦0» {\n\t\treturn Decision",
 		"lowerBound == «1¦2»,",
 		`if «word == "unknown store"¦false» {`,
+		"if d := &decisions[n-1]; «d.Verdict != Admitted¦true» {",
+		"d.Posts, d.LastPost = int(count), «name¦\"\"»\n",
 	},
 	"internal/ratelimit/keys.go": {
 		`«"{" + namespace + "}¦namespace + "»:"`,
@@ -93,9 +95,6 @@ var goMistakes = map[string][]string{
 	"internal/ratelimit/damagedkey.go": {
 		"if «¦!»l.keys.isHash(key) {",
 	},
-	"internal/ratelimit/memory.go": {
-		"«max(0, sent-inFlight)¦sent»",
-	},
 	"internal/ratelimit/plan.go": {
 		"retention := «max(standing.LongestWindow(), rules.LongestWindow())¦rules.LongestWindow()¦standing.LongestWindow()»",
 		"remembers: «max(retention, dedupe)¦retention»,",
@@ -111,6 +110,9 @@ var goMistakes = map[string][]string{
 		"cmp.Compare(«a.at, b¦b.at, a».at)",
 		"\t\t\tif «!earlier¦true» {\n",
 		"redelivered: «earlier¦false»,",
+		"name: «before.name¦\"\"», begun",
+		"begun: «before.begun¦0»,",
+		"posts: «int32(min(before.count, 1<<30))¦0»,",
 		"grouped: «    len(q.plan.rules.GroupLimit(GroupOf(origin.category))) > 0¦false»,",
 		"entry: origin.«entry¦category»,",
 		"token := «noStore¦anyStore»\n",
@@ -123,6 +125,7 @@ var goMistakes = map[string][]string{
 		"if r.superseded «|| r.sent > 0 ¦»{",
 		"earlier && known.«at == r.at¦delivery == r.delivery» &&",
 		"r.gone«, r.superseded = false,¦ =» false",
+		"if «r.name == name¦true» {",
 		"«known.superseded = false ¦»//",
 		"case r.gone« || r.last() <= now-j.keep¦¦ || r.at <= now-j.keep»:",
 		"j.next-j.oldest > «¦10*»mostRemembered",

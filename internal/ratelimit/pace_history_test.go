@@ -70,9 +70,12 @@ func (h *paceHistory) now() int64 { return h.s.now.UnixMicro() }
 
 func (h *paceHistory) begin(r *rapid.T) {
 	h.names++
+	worker := rapid.SampledFrom([]string{"", "v", "w", "x"}).Draw(r, "worker")
 	h.ask(r, ratelimit.Post{
+		Worker: worker, Since: h.s.now.Add(-time.Duration(rapid.IntRange(0, 20).Draw(r, "waits for")) * time.Second),
 		Name: fmt.Sprint("p", h.names), Channel: rapid.SampledFrom([]string{"#a", "C000000A", "C000000B"}).Draw(r, "channel"),
-		Longest: time.Duration(rapid.IntRange(1, 12).Draw(r, "longest")) * time.Second, First: rapid.IntRange(0, 3).Draw(r, "first") == 0,
+		Longest: time.Duration(rapid.IntRange(1, 12).Draw(r, "longest")) * time.Second,
+		First:   worker == "" && rapid.IntRange(0, 2).Draw(r, "first") == 0,
 	})
 }
 

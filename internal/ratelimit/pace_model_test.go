@@ -12,16 +12,23 @@ import (
 // lists that are gone through from their start for every question. Times are microseconds. Nothing is ever
 // removed but what has ended.
 type paceModel struct {
-	slots   map[string]map[string]int64 // channel -> name of a post -> its time
-	kept    map[string]map[string]int64 // the same, of slots that are kept for a post
-	pauses  map[string]int64            // channel or "*" -> end
-	probes  map[string]modelProbe       // channel or "*"
-	refused map[string]bool             // channels that were refused since the last post was made
+	slots   map[string]map[string]int64        // channel -> name of a post -> its time
+	kept    map[string]map[string]int64        // the same, of slots that are kept for a post
+	waiting map[string]map[string]modelWaiting // channel -> worker
+	pauses  map[string]int64                   // channel or "*" -> end
+	probes  map[string]modelProbe              // channel or "*"
+	refused map[string]bool                    // channels that were refused since the last post was made
 }
 
 type modelProbe struct {
 	began, ends int64
 	name        string
+}
+
+// modelWaiting is the post of a worker that has waited longest.
+type modelWaiting struct {
+	name        string
+	since, ends int64
 }
 
 const (
@@ -32,7 +39,8 @@ const (
 func newPaceModel() *paceModel {
 	return &paceModel{
 		slots: map[string]map[string]int64{}, kept: map[string]map[string]int64{},
-		pauses: map[string]int64{}, probes: map[string]modelProbe{}, refused: map[string]bool{},
+		waiting: map[string]map[string]modelWaiting{},
+		pauses:  map[string]int64{}, probes: map[string]modelProbe{}, refused: map[string]bool{},
 	}
 }
 
@@ -58,13 +66,21 @@ func (m *paceModel) begin(now int64, pace ratelimit.Tier, post ratelimit.Post) r
 		window = 10 * modelSecond
 	}
 	if at, has := m.slots[post.Channel][post.Name]; !has || at+window <= now {
-		if frees := m.frees(post.Channel, post.Name, pace.Count, window); frees > now {
+		older := m.older(now, pace, post)
+		if frees := m.frees(now, post, older, pace.Count, window); frees > now {
 			if post.First {
 				put(m.kept, post.Channel, post.Name, frees)
 			}
-			return ratelimit.Permit{Status: ratelimit.Paced, Wait: time.Duration(min(frees-now, window)) * time.Microsecond}
+			late := min(modelSecond, window)
+			room := max(0, m.frees(now, post, 0, pace.Count, window)-now)
+			wait := min(frees-now, window, room+late)
+			m.wait(post, now+wait+late)
+			return ratelimit.Permit{Status: ratelimit.Paced, Wait: time.Duration(wait) * time.Microsecond}
 		}
 		delete(m.kept[post.Channel], post.Name)
+		if pace.Count > 0 && post.Worker != "" && m.waiting[post.Channel][post.Worker].name == post.Name {
+			delete(m.waiting[post.Channel], post.Worker)
+		}
 		put(m.slots, post.Channel, post.Name, now+max(0, post.Longest.Microseconds()-window))
 	}
 	if probesWorkspace {
@@ -99,20 +115,55 @@ func (m *paceModel) pausedFor(scope string, now int64, name string) (time.Durati
 	return 0, true
 }
 
-// frees is when there is room for a post, as far as the posts of all others go.
-func (m *paceModel) frees(channel, name string, count int, window int64) int64 {
-	times := slices.Collect(maps.Values(m.slots[channel]))
-	for other, at := range m.kept[channel] {
-		if other != name {
+// older is how many posts wait that come before this one: one of each worker.
+func (m *paceModel) older(now int64, pace ratelimit.Tier, post ratelimit.Post) (older int) {
+	if pace.Count == 0 || post.Worker == "" {
+		return 0
+	}
+	waiting := m.waiting[post.Channel]
+	window := pace.Window.Microseconds()
+	latest := now + window + 2*min(modelSecond, window)
+	maps.DeleteFunc(waiting, func(_ string, w modelWaiting) bool { return w.ends <= now || w.ends > latest })
+	for _, w := range waiting {
+		if w.name != post.Name && w.since < post.Since.UnixMicro() {
+			older++
+		}
+	}
+	return older
+}
+
+// wait notes that a post will ask again, unless an older one of its worker will.
+func (m *paceModel) wait(post ratelimit.Post, ends int64) {
+	if post.Worker == "" {
+		return
+	}
+	if m.waiting[post.Channel] == nil {
+		m.waiting[post.Channel] = map[string]modelWaiting{}
+	}
+	w, waits := m.waiting[post.Channel][post.Worker]
+	if !waits || w.name == post.Name || w.since >= post.Since.UnixMicro() {
+		m.waiting[post.Channel][post.Worker] = modelWaiting{post.Name, post.Since.UnixMicro(), ends}
+	}
+}
+
+// frees is when there is room for a post and so many others, as far as the posts that are made go. As many as
+// the pace takes in a window are made in one.
+func (m *paceModel) frees(now int64, post ratelimit.Post, others, count int, window int64) int64 {
+	if count > 0 && others >= count {
+		return max(now, m.frees(now, post, others-count, count, window)) + window
+	}
+	times := slices.Collect(maps.Values(m.slots[post.Channel]))
+	for other, at := range m.kept[post.Channel] {
+		if other != post.Name {
 			times = append(times, at)
 		}
 	}
 	slices.Sort(times)
 	slices.Reverse(times)
-	if count == 0 || len(times) < count {
+	if count == 0 || len(times) < count-others {
 		return 0
 	}
-	return times[count-1] + window
+	return times[count-others-1] + window
 }
 
 func put(in map[string]map[string]int64, channel, name string, at int64) {

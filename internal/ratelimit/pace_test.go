@@ -105,6 +105,87 @@ func TestFirstTakesTheNextSlot(t *testing.T) {
 	})
 }
 
+// waitingPost is a post that waits for the pace since so long before the server's start.
+func waitingPost(worker, name string, waited time.Duration) ratelimit.Post {
+	since := time.Date(2026, 11, 20, 4, 0, 0, 0, time.UTC).Add(-waited)
+	return ratelimit.Post{Worker: worker, Name: name, Since: since}
+}
+
+// wantGranted expects a permit.
+func (c caller) wantGranted(post ratelimit.Post) {
+	c.t.Helper()
+	if permit := c.ask(post); permit.Status != ratelimit.Granted {
+		c.t.Errorf("%s: %+v, expected a permit", post.Name, permit)
+	}
+}
+
+// A slot is left to the post of another worker that has waited longer, even if it asks second.
+func TestSlotIsLeftToThePostThatWaitsLongest(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		one, other := s.paced(t, "1/1m"), s.paced(t, "1/1m")
+		older, newer := waitingPost("one", "o1", time.Hour), waitingPost("other", "n1", time.Minute)
+		one.postsTo(aChannel, "p1")
+		one.posted("p1")
+		other.wantPaced(s, time.Minute, newer)
+		one.wantPaced(s, time.Minute, older)
+		one.wantPaced(s, time.Minute, older) // a lost reply
+		s.advance(t, time.Minute)
+		other.wantPaced(s, time.Second, newer)
+		one.wantGranted(older)
+		one.posted("o1")
+		s.advance(t, time.Minute)
+		other.wantGranted(newer)
+		if n := s.Exists(t.Context(), "{n}:pacewaiting:"+aChannel).Val(); n != 0 {
+			t.Errorf("posts wait that were made:\n%s", s.contents(t))
+		}
+	})
+}
+
+// Each worker has one place, that of its oldest post; a pace with more slots leaves as many as others wait.
+func TestEachWorkerHasOnePlace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "3/1m")
+		for _, name := range []string{"p1", "p2", "p3"} {
+			limiter.postsTo(aChannel, name)
+			limiter.posted(name)
+		}
+		for i := range 3 {
+			limiter.ask(waitingPost("one", fmt.Sprint("o", i), time.Hour-time.Duration(i)*time.Second))
+		}
+		limiter.ask(waitingPost("another", "a1", time.Hour-30*time.Minute))
+		s.advance(t, time.Minute)
+		newer := waitingPost("other", "n1", time.Minute)
+		limiter.wantGranted(newer) // of three slots, two are left to the older ones
+		limiter.wantPaced(s, time.Second, waitingPost("other", "n2", time.Minute))
+		limiter.wantGranted(waitingPost("one", "o0", time.Hour))
+		limiter.wantGranted(waitingPost("another", "a1", time.Hour-30*time.Minute))
+	})
+}
+
+// A dead worker delays the others by a second. Entries that no worker has written delay none.
+func TestWorkerThatIsGoneIsNotWaitedFor(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "1/1m")
+		waiting := "{n}:pacewaiting:" + aChannel
+		limiter.postsTo(aChannel, "p1")
+		limiter.posted("p1")
+		limiter.ask(waitingPost("gone", "g1", time.Hour))
+		far := s.Time(t.Context()).Val().Add(20 * time.Minute).UnixMicro() // before the clock was set back
+		kit.Check(t, s.HSet(t.Context(), waiting, "x", "1 2", "y", fmt.Sprintf("1 %d far", far), "z", "").Err())
+		newer := waitingPost("other", "n1", time.Minute)
+		s.advance(t, time.Minute)
+		limiter.wantPaced(s, time.Second, newer)
+		if left := s.PTTL(t.Context(), waiting).Val(); left <= 0 || left > 2*time.Hour {
+			t.Errorf("what waits expires in %s", left)
+		}
+		s.advance(t, time.Second)
+		limiter.wantGranted(newer)
+		if n := s.Exists(t.Context(), waiting).Val(); n != 0 {
+			t.Errorf("what waits for nothing is kept:\n%s", s.contents(t))
+		}
+	})
+}
+
 func TestOnlyPermittedPostsAreRecorded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1/1m")

@@ -16,10 +16,12 @@ const LongestPause = time.Hour
 // Answer is what Slack has answered to a post. The zero answer, but for the names: Slack has not made the
 // post, and has not refused it by a limit.
 type Answer struct {
+	Request    Request       // the event; the zero Request: a message without an event
 	Channel    string        // as given to Begin
 	Name       string        // of the post
 	Posted     bool          // the post is made
 	RetryAfter time.Duration // above 0: Slack refused the post by a limit, and asks to wait for this long
+	Failed     bool          // neither this post nor an earlier one of the event reached Slack
 }
 
 // word is the answer as answered.lua has it.
@@ -50,15 +52,22 @@ var pauseScopes = map[string]PauseScope{
 
 // Answered moves the post's slot in the pace to now, and ends the pause whose probe the post was, or begins
 // one: of the channel, or of the workspace too if a second channel is refused before any post was made since
-// the first refusal. It returns what is paused by this answer, and for how long from now. Errors are as for
-// Admit; repeating the call is harmless.
+// the first refusal. It returns the pause that this answer caused, and its length from now. After a certain
+// failure every worker treats the event as not posted. Errors are as for Admit; repeating the call is
+// harmless.
 func (l *Limiter) Answered(ctx context.Context, answer Answer) (PauseScope, time.Duration, error) {
 	channel := cmp.Or(answer.Channel, webhookChannel)
-	keyNames := []string{l.keys.pauses(), l.keys.probes(), l.keys.pace(channel)}
+	keyNames := []string{l.keys.pauses(), l.keys.probes(), l.keys.pace(channel), l.keys.inFlight()}
+	event := ""
+	if answer.Failed && answer.Request != (Request{}) {
+		event = answer.Request.member()
+		l.journal.failed(event, answer.Name) // first: it holds even if recording it fails
+	}
 	var reply any
 	err := l.onKnownStore(ctx, func() (err error) {
 		reply, err = l.answered.Run(ctx, l.redis, keyNames,
 			channel, answer.Name, answer.word(), micros(max(answer.RetryAfter, 0)), micros(LongestPause),
+			event, answer.Request.Delivery,
 		).Result()
 		return l.explain(ctx, err, keyNames)
 	})

@@ -62,8 +62,8 @@ type plan struct {
 	standing Rules // the settings'
 	ends     Ends
 
-	retention time.Duration // how long an event in flight is known
-	remembers time.Duration // how long an admission can matter at all, or its id be known
+	retention time.Duration // how long an event in flight needs no second decision
+	remembers time.Duration // how long an admission can matter at all, or its id or its posts be known
 	arguments ruleArguments
 	reserved  []string // the categories with a reservation, in alphabetical order
 }

@@ -12,36 +12,63 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is how long a call may take.
+// patience bounds the waits of a client, and how much it does at once.
 type patience struct {
 	dial, call time.Duration
-	retries    int // one is safe, because every script may be repeated; -1: none
+	retries    int           // one is safe, because every script may be repeated; -1: none
+	calls      int           // at the same time; zero leaves the pool to go-redis and the URL
+	pool       time.Duration // the wait for a connection; zero leaves it to go-redis and the URL
 }
 
-// A script takes about a millisecond. So for a worker a call that takes half a second has failed: it asks
-// again for as long as it must. A person waits longer, because there is no better answer. A healer has to
-// notice a new primary within healQuarantine, also while it tries to connect to the old one.
+// A command waits longer than a worker, because a person has no better reply. A healer must notice a new
+// primary within healQuarantine, also while it tries to connect to the old one.
 var (
-	workersPatience = patience{dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1}
 	peoplesPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
 	healersPatience = patience{dial: 500 * time.Millisecond, call: 500 * time.Millisecond, retries: -1}
 )
+
+// workersPatience fails a call after half a second, because a script takes about a millisecond and the worker
+// retries for as long as it must. The pool has a connection for each concurrent call. go-redis sizes it by
+// the number of processors, although the calls wait for the network. Waiting for a connection is no sign of
+// an unavailable Redis, so it may take long.
+func workersPatience(posts int) patience {
+	return patience{
+		dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1,
+		calls: posts + callsBesidePosts, pool: 30 * time.Second,
+	}
+}
+
+// callsBesidePosts leaves connections for a worker's other calls: decisions, refunds of dead events, counts,
+// mutes, the digest, readiness checks and status requests.
+const callsBesidePosts = 16
 
 const (
 	dialAttempts = 1 // for each attempt of the call; go-redis's five would take ten seconds
 	checkedIdle  = 5 * time.Second
 )
 
+// sizePool makes room for all calls. Parameters of the URL may add connections. They cannot take any away:
+// calls that queue for a connection get permits that are out of date.
+func (p patience) sizePool(size, active *int, wait *time.Duration) {
+	if p.calls == 0 {
+		return
+	}
+	*size, *wait = max(*size, p.calls), p.pool
+	if *active > 0 {
+		*active = max(*active, *size)
+	}
+}
+
 // ErrInvalidURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them
 // may be a password.
 var ErrInvalidURL = errors.New(
 	"expected redis://[user:password@]host:port/db, rediss:// for TLS, " +
-		"addr= parameters for Cluster or master_name= for Sentinel")
+		"addr= parameters for Cluster, or master_name= for Sentinel; " +
+		"then user:password@ is for the Sentinels, and username= and password= are for the server")
 
 // Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster;
-// with master_name Sentinels. tlsConfig may be nil; without a URL that asks for TLS (rediss://) it is an
-// error. Open does not connect. No error shows any part of the URL. It is for commands, whose users wait for
-// an answer; a worker has OpenGuarded.
+// with master_name Sentinels. tlsConfig may be nil, and must be nil unless the URL begins with rediss://.
+// Open does not connect. Errors show no part of the URL. Open is for commands; a worker has OpenGuarded.
 func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
 	return open(rawURL, tlsConfig, peoplesPatience, nil)
 }
@@ -74,6 +101,8 @@ func open(
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.ContextTimeoutEnabled = true
+		options.Dialer = p.dialEach(options.TLSConfig, parsed)
+		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewFailoverClient(options), nil
 	case query.Has("addr"):
@@ -85,6 +114,8 @@ func open(
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.ContextTimeoutEnabled = true
+		options.Dialer = p.dialEach(options.TLSConfig, parsed)
+		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClusterClient(options), nil
 	default:
@@ -96,6 +127,7 @@ func open(
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.ContextTimeoutEnabled = true
+		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClient(options), nil
 	}
@@ -117,14 +149,3 @@ func isPort(text string) bool {
 }
 
 var errNotTLS = errors.New("expected a rediss:// URL")
-
-// mergeTLS adds our certificates to the configuration that go-redis derived from the URL, which has the
-// server's name.
-func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
-	if fromURL == nil || ours == nil {
-		return fromURL
-	}
-	merged := fromURL.Clone()
-	merged.RootCAs, merged.Certificates = ours.RootCAs, ours.Certificates
-	return merged
-}

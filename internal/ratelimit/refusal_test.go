@@ -165,7 +165,7 @@ func TestCategoriesShareAGlobalRefusal(t *testing.T) {
 		batch[8].Cost = 2
 		limiter.admit(batch...)
 		reply, ok := s.latest().([]any)
-		if !ok || len(reply) != 6 || len(reply[4].([]any)) != 2 {
+		if !ok || len(reply) != 7 || len(reply[4].([]any)) != 2 {
 			t.Errorf("%v, expected two refusals", reply)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -13,6 +14,14 @@ type admitReply struct {
 	lag       time.Duration
 	decisions []Decision
 	earlier   map[int]int64 // admission times of events that were in flight already, by place in the batch
+	posted    map[int]posts // of events that were decided again, by place in the batch
+}
+
+// posts are those of an event under an earlier admission.
+type posts struct {
+	count int
+	begun int64  // the last one
+	name  string // its name; empty if it certainly failed
 }
 
 // decode validates every field of the reply from admit.lua: any deviation from the script's contract is an
@@ -28,7 +37,7 @@ func (q admitCall) decode(reply any, batch []Request) (a admitReply, err error) 
 	case word != "decided":
 		return admitReply{}, fmt.Errorf("%q, expected decided", word)
 	}
-	fields, err := list(reply, "reply", 6)
+	fields, err := list(reply, "reply", 7)
 	if err != nil {
 		return admitReply{}, err
 	}
@@ -44,6 +53,9 @@ func (q admitCall) decode(reply any, batch []Request) (a admitReply, err error) 
 		return admitReply{}, err
 	}
 	if a.earlier, err = admittedEarlier(fields[5], a.decisions); err != nil {
+		return admitReply{}, err
+	}
+	if a.posted, err = postedEarlier(fields[6], a.decisions); err != nil {
 		return admitReply{}, err
 	}
 	return a, nil
@@ -103,6 +115,39 @@ func admittedEarlier(reply any, decisions []Decision) (map[int]int64, error) {
 		earlier[int(n)-1] = at
 	}
 	return earlier, nil
+}
+
+// postedColumns counts the values of each event that was decided again after a post.
+const postedColumns = 4
+
+// postedEarlier reads the posts of events that were decided again, and adds them to the refusals.
+func postedEarlier(reply any, decisions []Decision) (map[int]posts, error) {
+	fields, err := list(reply, "posted", -1)
+	if err != nil || len(fields) == 0 {
+		return nil, err
+	}
+	if len(fields)%postedColumns != 0 {
+		return nil, fmt.Errorf("posted has %d entries, expected %d for each event", len(fields), postedColumns)
+	}
+	posted := make(map[int]posts, len(fields)/postedColumns)
+	for row := range slices.Chunk(fields, postedColumns) {
+		var columns [3]int64
+		for i := range columns {
+			if columns[i], err = number(row[i], "posted"); err != nil {
+				return nil, err
+			}
+		}
+		n, count, begun := columns[0], columns[1], columns[2]
+		name, isText := row[3].(string)
+		if n < 1 || n > int64(len(decisions)) || count < 1 || begun < 0 || !isText {
+			return nil, fmt.Errorf("posted has %v, expected one of %d events and its posts", row, len(decisions))
+		}
+		posted[int(n)-1] = posts{count: int(count), begun: begun, name: name}
+		if d := &decisions[n-1]; d.Verdict != Admitted { // Begin reports the posts of an admitted one
+			d.Posts, d.LastPost = int(count), name
+		}
+	}
+	return posted, nil
 }
 
 // decisions reads the verdicts and the refusals that they refer to.

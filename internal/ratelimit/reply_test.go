@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -69,7 +70,7 @@ func TestDecodeDecisions(t *testing.T) {
 			{Verdict: Admitted}, {Verdict: Global, Tier: tier("100/30m"), Never: true},
 		}},
 	} {
-		reply := []any{"decided", someTime, int64(0), test.verdicts, test.refusals, whole()}
+		reply := []any{"decided", someTime, int64(0), test.verdicts, test.refusals, whole(), whole()}
 		got, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -86,11 +87,12 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 	verdicts, refusals := whole(1, -1), rows(whole(2, 1, 10, 5, 0, 0))
 	fields := func(fields ...any) []any { return fields }
 	decided := func(verdicts, refusals, earlier any) []any {
-		return fields("decided", someTime, int64(0), verdicts, refusals, earlier)
+		return fields("decided", someTime, int64(0), verdicts, refusals, earlier, whole())
 	}
 	refused := func(numbers ...int64) []any { return decided(verdicts, rows(whole(numbers...)), whole()) }
 	given := func(verdict any) []any { return decided([]any{int64(1), verdict}, refusals, whole()) }
 	earlier := func(list any) []any { return decided(verdicts, refusals, list) }
+	posted := func(list any) []any { return fields("decided", someTime, int64(0), verdicts, refusals, whole(), list) }
 	for name, test := range map[string]struct {
 		reply any
 		want  string
@@ -101,12 +103,12 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 		"empty":                   {fields(), "an empty reply, expected a status word"},
 		"no word":                 {fields(someTime, int64(0), verdicts, refusals, whole()), "status is a int64, expected a word"},
 		"another word":            {fields("recorded", someTime), `"recorded", expected decided`},
-		"a word alone":            {fields("decided"), "reply has 1 entries, expected 6"},
-		"five fields":             {fields("decided", someTime, int64(0), verdicts, refusals), "reply has 5 entries, expected 6"},
-		"seven fields":            {append(given(int64(1)), int64(0)), "reply has 7 entries, expected 6"},
-		"now as text":             {fields("decided", "1795149541123457", int64(0), verdicts, refusals, whole()), "now is a string"},
-		"now as a fraction":       {fields("decided", 1.5, int64(0), verdicts, refusals, whole()), "now is a float64"},
-		"no lag":                  {fields("decided", someTime, nil, verdicts, refusals, whole()), "lag is a <nil>"},
+		"a word alone":            {fields("decided"), "reply has 1 entries, expected 7"},
+		"six fields":              {given(int64(1))[:6], "reply has 6 entries, expected 7"},
+		"eight fields":            {append(given(int64(1)), int64(0)), "reply has 8 entries, expected 7"},
+		"now as text":             {fields("decided", "1795149541123457", int64(0), verdicts, refusals, whole(), whole()), "now is a string"},
+		"now as a fraction":       {fields("decided", 1.5, int64(0), verdicts, refusals, whole(), whole()), "now is a float64"},
+		"no lag":                  {fields("decided", someTime, nil, verdicts, refusals, whole(), whole()), "lag is a <nil>"},
 		"verdicts not a list":     {decided(int64(1), refusals, whole()), "verdicts is a int64, expected a list"},
 		"too few verdicts":        {decided(whole(1), refusals, whole()), "verdicts has 1 entries, expected 2"},
 		"too many verdicts":       {decided(whole(1, 1, 1), refusals, whole()), "verdicts has 3 entries, expected 2"},
@@ -138,6 +140,14 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 		"refused, and earlier":    {earlier(whole(2, 5)), "event 2 was admitted earlier, expected one of 2 that is admitted"},
 		"earlier as text":         {earlier([]any{int64(1), "5"}), "admission is a string, expected a whole number"},
 		"earlier event as text":   {earlier([]any{"1", int64(5)}), "event is a string, expected a whole number"},
+		"posted no list":          {posted("p"), "posted is a string, expected a list"},
+		"half a post":             {posted(whole(2, 1)), "posted has 2 entries, expected 4 for each event"},
+		"posted event 0":          {posted([]any{int64(0), int64(1), int64(5), "p"}), "expected one of 2 events and its posts"},
+		"posted event 3":          {posted([]any{int64(3), int64(1), int64(5), "p"}), "expected one of 2 events and its posts"},
+		"no post":                 {posted([]any{int64(2), int64(0), int64(5), "p"}), "expected one of 2 events and its posts"},
+		"a post before 1970":      {posted([]any{int64(2), int64(1), int64(-5), "p"}), "expected one of 2 events and its posts"},
+		"a post without a name":   {posted(whole(2, 1, 5, 7)), "expected one of 2 events and its posts"},
+		"posts as text":           {posted([]any{int64(2), "1", int64(5), "p"}), "posted is a string, expected a whole number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := limiter.newAdmitCall(batch, anyStore).decode(test.reply, batch)
@@ -160,10 +170,28 @@ func TestClosedStoreDecidesNothing(t *testing.T) {
 
 func TestDecodeReadsEarlierAdmissions(t *testing.T) {
 	limiter, batch := decodingLimiter(t)
-	reply := []any{"decided", someTime, int64(0), whole(0, 1), whole(), whole(2, someTime-7)}
+	reply := []any{"decided", someTime, int64(0), whole(0, 1), whole(), whole(2, someTime-7), whole()}
 	got, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
 	if want := map[int]int64{1: someTime - 7}; err != nil || got.now != someTime || !cmp.Equal(got.earlier, want) {
 		t.Errorf("%+v, %v; expected %v at %d", got, err, want, someTime)
+	}
+}
+
+func TestDecodeReadsEarlierPosts(t *testing.T) {
+	limiter, batch := decodingLimiter(t)
+	refusals := rows(whole(1, 1, 7, 0, 0, 0))
+	posted := []any{int64(1), int64(2), someTime - 9, "p2", int64(2), int64(3), someTime - 8, ""}
+	reply := []any{"decided", someTime, int64(0), whole(-1, 1), refusals, whole(), posted}
+	got, err := limiter.newAdmitCall(batch, anyStore).decode(reply, batch)
+	want := map[int]posts{0: {2, someTime - 9, "p2"}, 1: {3, someTime - 8, ""}}
+	if err != nil || !maps.Equal(got.posted, want) {
+		t.Fatalf("%+v, %v; expected %v", got, err, want)
+	}
+	if refused := got.decisions[0]; refused.Posts != 2 || refused.LastPost != "p2" {
+		t.Errorf("%+v, expected a refusal after two posts", refused)
+	}
+	if admitted := got.decisions[1]; admitted != (Decision{Verdict: Admitted}) {
+		t.Errorf("%+v, expected an admission and no more", admitted)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
@@ -72,31 +70,8 @@ func TestShortTierKeepsNothing(t *testing.T) {
 	})
 }
 
-func TestReservesShowWhatIsKept(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, reserving("10/30m+9/1m", "20/30m", map[string]int{"payments": 3, "alerts": 1}), day)
-		limiter.admits(append(events(2, "paid", "payments"), events(2, "alert", "alerts")...)...)
-		got, err := limiter.Reserves(t.Context())
-		kit.Check(t, err)
-		tier := mustParse("10/30m")[0]
-		want := []ratelimit.Reserve{{Category: "alerts", Tier: tier, Slots: 1, Used: 2, Kept: 0}, {Category: "payments", Tier: tier, Slots: 3, Used: 2, Kept: 1}}
-		if difference := cmp.Diff(want, got); difference != "" {
-			t.Errorf("(-want +got):\n%s", difference)
-		}
-		none, err := s.limiter(t, kit.Rules("10/30m", "20/30m", ""), day).Reserves(t.Context())
-		if err != nil || len(none) != 0 {
-			t.Errorf("without reserves: %+v, %v", none, err)
-		}
-		limiter.SetTemporary(ratelimit.Temporary{Global: mustParse("4/30m")})
-		if none, err = limiter.Reserves(t.Context()); err != nil || len(none) != 0 {
-			t.Errorf("under a temporary limit of as many slots as are reserved: %+v, %v", none, err)
-		}
-	})
-}
-
-// What counts as used is the same for who asks as for who decides: the next event of another category shows
-// what is kept.
-func TestReservesAgreeWithDecisions(t *testing.T) {
+// What a category has used of its reserve depends on the window of the global limit, not on that of its own.
+func TestWhatIsUsedOfAReserve(t *testing.T) {
 	for name, c := range map[string]struct {
 		// stored: under which limit of the category the events were counted; empty: this one
 		global, category, stored string
@@ -123,12 +98,6 @@ func TestReservesAgreeWithDecisions(t *testing.T) {
 			s.limiter(t, reserving(c.global, before, reserve), day).admits(events(2, "paid", "payments")...)
 			s.advance(t, c.after)
 			limiter := s.limiter(t, reserving(c.global, c.category, reserve), day)
-			got, err := limiter.Reserves(t.Context())
-			kit.Check(t, err)
-			want := []ratelimit.Reserve{{Category: "payments", Tier: mustParse(c.global)[0], Slots: 2, Used: 2 - c.kept, Kept: c.kept}}
-			if difference := cmp.Diff(want, got); difference != "" {
-				t.Errorf("(-want +got):\n%s", difference)
-			}
 			if got := limiter.one(costing(event("x", "other"), 4)); got.Verdict != ratelimit.Global || got.Reserved != c.kept {
 				t.Errorf("%+v, expected a refusal with %d reserved", got, c.kept)
 			}
@@ -167,10 +136,6 @@ func TestWaitBesideAReserveIsALowerBound(t *testing.T) {
 		}
 		if got := limiter.one(event("y", "payments")); got.AtLeast {
 			t.Errorf("%+v, expected the exact time: nothing is reserved for others", got)
-		}
-		rooms, err := limiter.Rooms(t.Context(), "noise", "payments")
-		if err != nil || !rooms[0].Usages[0].AtLeast || rooms[1].Usages[0].AtLeast {
-			t.Errorf("%+v, %v; expected a lower bound for noise only", rooms, err)
 		}
 	})
 }

@@ -37,7 +37,9 @@ func (l *Limiter) remember(q admitCall, batch []Request, a admitReply, epoch uin
 			if !earlier {
 				at = a.now
 			}
+			before := a.posted[i]
 			add(remembered{
+				name: before.name, begun: before.begun, posts: int32(min(before.count, 1<<30)),
 				member: q.members[i], delivery: batch[i].Delivery, entry: origin.entry, at: at,
 				cost:        int32(batch[i].Cost),
 				grouped:     len(q.plan.rules.GroupLimit(GroupOf(origin.category))) > 0,

@@ -21,7 +21,7 @@ func TestShorterWindowsShortenNoExpiry(t *testing.T) {
 		short.admits(f)
 		short.sent(f)
 		for key, want := range map[string]time.Duration{
-			"{n}:global": 2 * time.Hour, "{n}:inflight": 2 * time.Hour, "{n}:sent": 48 * time.Hour, "{n}:category:a": time.Hour,
+			"{n}:global": 2 * time.Hour, "{n}:inflight": 48 * time.Hour, "{n}:sent": 48 * time.Hour, "{n}:category:a": time.Hour,
 			"{n}:buckets:global": -2, "{n}:buckets:category:a": -2, // none
 		} {
 			if left := s.PTTL(t.Context(), key).Val(); left > want+2*time.Millisecond || left < want-time.Minute {

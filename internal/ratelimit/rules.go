@@ -58,11 +58,6 @@ func (r Rules) Reserved() int {
 // reserved, so that a tier such as 1/5s does not refuse everybody.
 func (r Rules) Reserves(global Tier) bool { return len(r.Reserve) > 0 && global.Count > r.Reserved() }
 
-// reservesForOthers reports whether slots of a tier of the global limit are reserved for other categories.
-func (r Rules) reservesForOthers(global Tier, category string) bool {
-	return r.Reserves(global) && r.Reserved() > r.Reserve[category]
-}
-
 // ReservedTier is the longest tier of the global limit in which slots are kept, of two the one that is listed
 // last; the zero Tier: there is none.
 func (r Rules) ReservedTier() Tier {

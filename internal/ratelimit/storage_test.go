@@ -51,7 +51,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "p0", RetryAfter: time.Minute}, ratelimit.PausedChannel)
 		limiter.answer(ratelimit.Answer{Channel: "#late", Name: "p1"}, ratelimit.NoPause) // its slot has expired
 		bounds := map[string]time.Duration{
-			"{n}:global": 30 * time.Minute, "{n}:inflight": 2 * time.Hour, "{n}:sent": day,
+			"{n}:global": 30 * time.Minute, "{n}:inflight": day, "{n}:sent": day,
 			"{n}:pauses": 61 * time.Minute, "{n}:probes": 61 * time.Minute, "{n}:pace:#a": 3 * time.Hour, "{n}:pace:#late": 3 * time.Hour,
 			"{n}:categories": day + 2*time.Hour, "{n}:meta": 32 * day,
 			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,

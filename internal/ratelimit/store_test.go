@@ -111,7 +111,10 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
     local records = redis.call('HGETALL', key)
     for i = 1, #records, 2 do
       local since, posts, last, rest = string.match(records[i + 1], '^(%d+)(g?:%d+:)(%d+)(:[^ ]* .*)$')
-      if since then
+      local published, ends, name = string.match(records[i + 1], '^(%d+ )(%d+)( .*)$')
+      if ends and string.find(key, ':pacewaiting:', 1, true) then
+        redis.call('HSET', key, records[i], published .. aged(ends) .. name)
+      elseif since then
         redis.call('HSET', key, records[i], aged(since) .. posts .. (last == '0' and last or aged(last)) .. rest)
       else
         since, rest = string.match(records[i + 1], '^(%d+)(g? .*)$')

@@ -19,18 +19,23 @@ func TestAdmitNeedsTheKnownOpenStore(t *testing.T) {
 			"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories",
 			"{n}:global", "{n}:buckets:global", "{n}:category:a", "{n}:buckets:category:a",
 		}
-		wants := func(word, token string) {
+		asks := func(word, token string, dryRun int) {
 			t.Helper()
 			before := s.contents(t)
-			reply, err := script.Run(t.Context(), s.Client, keys, "86400000000", "1800000000", token, "r",
+			reply, err := script.Run(t.Context(), s.Client, keys, "86400000000", "1800000000", token, "r", dryRun,
 				1, 1, 0, 100, 1800000000, 0, 1, 0, 1800000000, 1, 1, 1800000000, 0, 1, "a", 2, 1, "a:e", "d", 1).Slice()
 			kit.Check(t, err)
 			if reply[0] != word {
 				t.Errorf("token %q: %v, expected %s", token, reply, word)
 			}
-			if word != "decided" {
+			if word != "decided" || dryRun == 1 {
 				s.unchanged(t, before)
 			}
+		}
+		wants := func(word, token string) {
+			t.Helper()
+			asks(word, token, 1)
+			asks(word, token, 0)
 		}
 		opensAfter := func(d time.Duration) {
 			t.Helper()

@@ -16,6 +16,7 @@ type Trace struct {
 	InFlight bool      // admitted and not yet in Slack
 	Posts    int       // in flight: posts of it that have begun
 	LastPost time.Time // in flight: when the last of them began
+	Failed   bool      // in flight: posts have begun, and all of them certainly failed
 	Sent     time.Time // when it was recorded as sent
 }
 
@@ -80,6 +81,7 @@ func (l *Limiter) traceWithin(ctx context.Context, id string, origins []origin) 
 			}
 			trace.InFlight, trace.Admitted = true, inFlight.Admitted
 			trace.Posts, trace.LastPost = inFlight.Posts, inFlight.LastPost
+			trace.Failed = inFlight.Posts > 0 && inFlight.LastName == ""
 		}
 		if trace.known() {
 			traces = append(traces, trace)

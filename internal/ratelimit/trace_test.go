@@ -215,39 +215,3 @@ func TestTraceDoesNotTrustWhatItReads(t *testing.T) {
 		}
 	})
 }
-
-func TestSlotsTellWhoHoldsThem(t *testing.T) {
-	eachLimiter(t, "100/30m+5/1m", "10/10m", func(t *testing.T, s *store, limiter caller) {
-		limiter.admits(event("old", "a"))
-		s.advance(t, 20*time.Minute)
-		limiter.admits(costing(event("e", "a"), 2), event("f", "b"))
-		slots, err := limiter.Slots(t.Context(), 100, "a", "b")
-		kit.Check(t, err)
-		holders := map[string]string{}
-		for _, slot := range slots {
-			holders[slot.ID] = slot.Category
-			if slot.Frees.Sub(slot.At) != 30*time.Minute {
-				t.Errorf("slot %+v frees after %s, expected 30m", slot, slot.Frees.Sub(slot.At))
-			}
-		}
-		want := map[string]string{"e": "a", "f": "b", "old": "a"}
-		if len(holders) != len(want) || len(slots) != 4 { // e has two
-			t.Errorf("slots %+v of %v, expected four of %v", slots, holders, want)
-		}
-		for id, category := range want {
-			if got, held := holders[id]; !held || got != category {
-				t.Errorf("slot %q is held by %q (%t), expected %q", id, got, held, category)
-			}
-		}
-		if slots[len(slots)-1].ID != "old" {
-			t.Errorf("the last slot is %+v, expected the oldest", slots[len(slots)-1])
-		}
-		if two, err := limiter.Slots(t.Context(), 2, "a"); err != nil || len(two) != 2 {
-			t.Errorf("%d slots, %v; expected the newest 2", len(two), err)
-		}
-		s.advance(t, 10*time.Minute)
-		if slots, _ := limiter.Slots(t.Context(), 100, "a"); len(slots) != 3 {
-			t.Errorf("%d slots when the oldest has left the window, expected 3", len(slots))
-		}
-	})
-}

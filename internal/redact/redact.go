@@ -1,7 +1,7 @@
 // Package redact shows addresses without the secrets that a URL can hold: users, passwords, tokens, secret
-// paths. What cannot be parsed becomes a question mark, because a secret may be anywhere in it.
+// paths. An unparsable address becomes a question mark, because any part of it may be a secret.
 //
-// It is a leaf, and knows no setting and no connection.
+// The package is a leaf: it knows no setting and no connection.
 package redact
 
 import (
@@ -11,7 +11,7 @@ import (
 
 const unknown = "?"
 
-// Servers lists NATS servers, each with a scheme ("nats://" where it has none) and its host.
+// Servers lists NATS servers, each with its host and scheme, "nats://" by default.
 func Servers(servers []string) string {
 	shown := make([]string, len(servers))
 	for i, server := range servers {
@@ -50,11 +50,10 @@ func API(raw string) string {
 	return shown + strings.Join(parts, "/")
 }
 
-// longestWord is how many letters a part of a path has that is certainly no secret.
+// longestWord bounds the words of a path that are shown. A longer one may be a secret.
 const longestWord = 12
 
-// Redis keeps what names the servers and the database in a Redis URL. The other parameters can hold
-// passwords.
+// Redis keeps the servers and the database of a Redis URL. The other parameters can hold passwords.
 func Redis(raw string) string {
 	parsed, err := url.Parse(raw)
 	if err != nil || parsed.Host == "" {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// hidden stands in a source for what may be a secret.
+// hidden replaces a possible secret in a source.
 const hidden = "[redacted]"
 
 // longestHost is the longest name of a host, in bytes.
 const longestHost = 253
 
-// What a source can have that is nobody's business. Each is looked for only where a text has one of its
-// marks: a source is read with every event.
+// Patterns of secrets in a source. Source runs for every event, so each pattern runs only on text with one of
+// its marks.
 var (
 	word       = regexp.MustCompile(`\S+`)
 	hookHost   = regexp.MustCompile(`(?i)((?:^|[^a-z0-9.-])hooks\.[a-z0-9.-]+(?::\d+)?|/webhooks?(?:b2)?)/\S+`)
@@ -53,11 +53,10 @@ var (
 	opaque = []string{"mailto:", "urn:", "acct:", "xmpp:", "sip:", "sips:", "did:", "tag:"}
 )
 
-// Source is the name of who has caused an event, as a publisher gives it, without what may be a secret: the
-// user and the query of a URL, the path of a webhook, passwords in front of a host, values called token,
-// password and the like, and tokens of a known form. It takes time in proportion to the text: bound that
-// first. whole is false where the text was cut off: then what may be the beginning of a password is a secret,
-// too.
+// Source removes possible secrets from a publisher's source: the user and the query of a URL, the path of a
+// webhook, passwords in front of a host, values called token, password and the like, and tokens of a known
+// form. Its time is proportional to the text, so bound the text first. If whole is false, text was truncated,
+// and Source also removes the possible beginning of a password.
 func Source(text string, whole bool) string {
 	if strings.Contains(text, "://") {
 		text = word.ReplaceAllStringFunc(text, urlWord)
@@ -100,8 +99,8 @@ func containsAny(text string, marks []string) bool {
 	return false
 }
 
-// urlWord is a word without the users and the query of the URLs in it. Of what has no valid host everything
-// after the scheme may be a part of a password, one with a slash in it, say.
+// urlWord removes users and queries from the URLs in a word. If a URL has no valid host, everything after the
+// scheme is hidden: it may be a password with a slash in it.
 func urlWord(text string) string {
 	var shown strings.Builder
 	for {

@@ -9,7 +9,7 @@ import (
 
 func TestSourcesKeepNoSecrets(t *testing.T) {
 	for source, want := range map[string]string{
-		// What is none stays.
+		// Without a secret.
 		"https://ci.example/job1":          "https://ci.example/job1",
 		"https://ci.example:8443/a/b#L12":  "https://ci.example:8443/a/b#L12",
 		"http://[::1]:8080/x":              "http://[::1]:8080/x",
@@ -27,7 +27,7 @@ func TestSourcesKeepNoSecrets(t *testing.T) {
 		"repo@sha256:0123":                 "repo@sha256:0123",
 		"github.com/o/r":                   "github.com/o/r",
 		"Basic monitoring":                 "Basic monitoring",
-		// What is one goes.
+		// With a secret.
 		"https://me:hunter2@ci.example/job1":                            "https://ci.example/job1",
 		"https://hunter2@github.com/o/r":                                "https://github.com/o/r",
 		"https://me:hun/ter2@ci.example/job1":                           "https://[redacted]",
@@ -78,7 +78,7 @@ func TestSourcesKeepNoSecrets(t *testing.T) {
 	}
 }
 
-// What was cut off could have had the @ that makes the rest of it a password.
+// The truncated part could have held the @ that marks the rest as a password.
 func TestACutSourceKeepsNoBeginningOfASecret(t *testing.T) {
 	for source, want := range map[string]string{
 		"me:hunter2hunter2":              "me:[redacted]",

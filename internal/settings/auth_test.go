@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestTLSProblems are those of files that are there and hold something else.
+// TestTLSProblems covers files that exist but hold the wrong content.
 func TestTLSProblems(t *testing.T) {
 	cert, key := kit.Certificate(t)
 	_, otherKey := kit.Certificate(t)

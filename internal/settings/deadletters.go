@@ -2,8 +2,8 @@ package settings
 
 import "notifier/internal/event"
 
-// LoadDeadLetterSubject reads and checks only DEAD_LETTER_SUBJECT, or what it is where it is not set. The
-// stream and the pattern of LoadNATS are those that it depends on. Its error is a *Problems.
+// LoadDeadLetterSubject reads and checks only DEAD_LETTER_SUBJECT or its default. The check depends on the
+// stream and the pattern that LoadNATS returns. Errors are *Problems.
 func LoadDeadLetterSubject(stream string, read event.Pattern) (string, error) {
 	const variable = "DEAD_LETTER_SUBJECT"
 	all := &Problems{}

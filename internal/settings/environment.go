@@ -17,6 +17,7 @@ type Environment struct {
 	NATSMode            string `envconfig:"NATS_MODE"` // of v0.1.0
 	NATSSubject         string `envconfig:"NATS_SUBJECT" default:"notify.>"`
 	NATSStream          string `envconfig:"NATS_STREAM" default:"NOTIFY"`
+	NATSStreamMaxBytes  string `envconfig:"NATS_STREAM_MAX_BYTES" default:"0"`
 	NATSConsumer        string `envconfig:"NATS_CONSUMER" default:"notifier"`
 	NATSReplicas        string `envconfig:"NATS_REPLICAS" default:"0"`
 	NATSCredsFile       string `envconfig:"NATS_CREDS_FILE"`
@@ -45,7 +46,6 @@ type Environment struct {
 	SlackRoutes     string `envconfig:"SLACK_ROUTES"`
 	SlackAPIURL     string `envconfig:"SLACK_API_URL" shown:"api"`
 	SlackMarkup     string `envconfig:"SLACK_MARKUP" default:"escape"`
-	SlackLinkHosts  string `envconfig:"SLACK_LINK_HOSTS"`
 	SlackTimeout    string `envconfig:"SLACK_TIMEOUT" default:"10s"`
 	SlackPace       string `envconfig:"SLACK_PACE" default:"10/10s"`
 
@@ -58,7 +58,6 @@ type Environment struct {
 	DigestChannel      string `envconfig:"DIGEST_CHANNEL"`
 	AdminAddr          string `envconfig:"ADMIN_ADDR" default:"127.0.0.1:8080" emptyMeansNone:"true"`
 	AdminToken         string `envconfig:"ADMIN_TOKEN" shown:"never"`
-	AdminHosts         string `envconfig:"ADMIN_HOSTS"`
 	ShutdownTimeout    string `envconfig:"SHUTDOWN_TIMEOUT" default:"25s"`
 	LogLevel           string `envconfig:"LOG_LEVEL" default:"info"`
 	LogFormat          string `envconfig:"LOG_FORMAT" default:"json"`
@@ -78,7 +77,7 @@ func Variables() []Variable {
 	return variables
 }
 
-// Default is what Read returns where no variable is set.
+// Default returns the environment with no variable set.
 func Default() Environment {
 	var env Environment
 	fields := reflect.ValueOf(&env).Elem()
@@ -88,15 +87,15 @@ func Default() Environment {
 	return env
 }
 
-// IsSet reports whether a variable has a value, its own or that of a file.
+// IsSet reports whether a variable is set, directly or through its _FILE variant.
 func IsSet(name string) bool { return os.Getenv(name) != "" || fileOf(name) != "" }
 
-// fileOf is the file that holds the value of a variable; empty: none.
+// fileOf returns the path in the _FILE variant of a variable, or "".
 func fileOf(name string) string { return os.Getenv(name + "_FILE") }
 
-// Read reads every variable, from the environment or from the file that X_FILE names, and notes what cannot
-// be read. A variable that is set to the empty string counts as not set, because docker-compose passes unset
-// variables on as empty ones.
+// Read reads every variable, from the environment or from the file that X_FILE names, and adds unreadable
+// ones to problems. Set but empty counts as unset, because docker-compose passes unset variables on as empty
+// ones.
 func Read(problems *Problems) Environment {
 	env, _ := read(problems)
 	return env
@@ -139,7 +138,7 @@ func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag
 			return Origin{}
 		}
 		content, err := readFile(path)
-		if err == nil && strings.TrimSpace(string(content)) == "" { // nobody names a file to set nothing
+		if err == nil && strings.TrimSpace(string(content)) == "" { // an empty file is a mistake
 			err = fmt.Errorf("%s is empty", path)
 		}
 		if err != nil {
@@ -161,7 +160,7 @@ func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag
 	return origin
 }
 
-// unknownIn lists the variables of the environment that look like settings and are none.
+// unknownIn lists the variables of the environment that resemble a setting but are not one.
 func unknownIn(origins []Origin) []UnknownVariable {
 	set := map[string]bool{}
 	for _, origin := range origins {
@@ -176,8 +175,8 @@ func unknownIn(origins []Origin) []UnknownVariable {
 	return unknownVariables(names, set)
 }
 
-// bare is a value without what surrounds it by mistake: programs that read files of variables differ in what
-// they take off. It is noted, and the rest judged as if it had been written like that.
+// bare strips a byte order mark, a line end and quotes around a value. Programs that read env files strip them
+// differently, so bare reports them as problems. Later checks see the stripped value.
 func bare(problems *Problems, name, value string) string {
 	if rest, found := strings.CutPrefix(value, "\ufeff"); found {
 		problems.Add(

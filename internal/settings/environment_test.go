@@ -7,7 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests without the settings of whoever runs them, and lets none leave a Redis client open.
+// TestMain clears the settings of the surrounding environment, and fails if a test leaves a Redis client
+// open.
 func TestMain(m *testing.M) {
 	for _, name := range settingNames() {
 		_ = os.Unsetenv(name)

@@ -5,9 +5,8 @@ import (
 	"notifier/internal/slackout"
 )
 
-// LoadEvents reads and checks only what decides how a worker reads a payload and what it would post: subject,
-// sizes, channels, markup and limits. No credentials are needed, and none are checked. Its error is a
-// *Problems.
+// LoadEvents reads and checks only the settings for decoding and rendering an event: subject, sizes,
+// channels, markup and limits. It neither needs nor checks credentials. Errors are *Problems.
 func LoadEvents() (event.Rules, slackout.Config, error) {
 	all := &Problems{}
 	env := Read(all)
@@ -20,7 +19,6 @@ func LoadEvents() (event.Rules, slackout.Config, error) {
 		"EVENT_MAX_BYTES",
 		"SLACK_ROUTES",
 		"SLACK_MARKUP",
-		"SLACK_LINK_HOSTS",
 		"LIMIT_GLOBAL",
 		"LIMIT_CATEGORY",
 		"LIMIT_OVERRIDES",

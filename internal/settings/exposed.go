@@ -34,7 +34,7 @@ func exposed(origins []Origin) []ExposedFile {
 		}
 	}
 	for _, origin := range origins {
-		if origin.Source == FromFile && origin.rule != "" { // what may not be shown as it is
+		if origin.Source == FromFile && origin.rule != "" { // secrets only
 			look(origin.Name+"_FILE", origin.File)
 		}
 		for _, name := range secretPaths {

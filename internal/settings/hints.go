@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// hint is what is most likely the matter with the value of a variable that has a problem; empty: nobody
-// knows. It follows the problem on its line. These are the mistakes that people make often, or cannot see;
-// for all others the line says what was expected. Hints about a secret show nothing of it.
+// hint guesses why the value of a variable is invalid; Add appends the guess to the problem. It covers common
+// mistakes and invisible ones, and returns "" if it has no guess. A hint never quotes a secret.
 func hint(variable, value string) string {
 	isLimit := strings.HasPrefix(variable, "LIMIT_") || variable == "SLACK_PACE"
 	if r := lookalike(value); r != 0 {
@@ -56,8 +55,8 @@ func hidden(variable string) bool {
 	return !found || field.Tag.Get("shown") != ""
 }
 
-// lookalike is the first character that input methods, word processors and web pages put in place of one of
-// ASCII; 0: none.
+// lookalike returns the first character that input methods, word processors and web pages substitute for an
+// ASCII one. It returns 0 if there is no such character.
 func lookalike(value string) rune {
 	for _, r := range value {
 		if r >= 0xFF01 && r <= 0xFF5E ||
@@ -71,7 +70,7 @@ func lookalike(value string) rune {
 	return 0
 }
 
-// badUser reports whether what is before the last @ of a URL cannot be a user and a password.
+// badUser reports whether the text before the last @ of a URL is not a valid user and password.
 func badUser(value string) bool {
 	_, rest, _ := strings.Cut(value, "://")
 	user := rest[:max(strings.LastIndex(rest, "@"), 0)]

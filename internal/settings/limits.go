@@ -8,10 +8,10 @@ import (
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/status"
+	"notifier/internal/status/config"
 )
 
-// limitVariables are what LoadLimits reads, and can replace.
+// limitVariables lists the variables that LoadLimits reads and its argument can replace.
 func limitVariables(env *Environment) map[string]*string {
 	return map[string]*string{
 		"LIMIT_GLOBAL":          &env.LimitGlobal,
@@ -45,11 +45,11 @@ func parseLimits(env Environment, problems *Problems, s *Store) {
 
 // parseRoutes reads "errors=C0123,team-a.>=#team-a".
 func parseRoutes(problems *Problems, text string) pattern.Table[string] {
-	if secret.MatchString(text) { // no error of what reads it shows an entry then
+	if secret.MatchString(text) { // the parser's error would quote an entry
 		problems.addChannel("SLACK_ROUTES", "", text)
 		return pattern.Table[string]{}
 	}
-	routes, err := status.ParseRoutes(text)
+	routes, err := config.ParseRoutes(text)
 	problems.addEach("SLACK_ROUTES", err)
 	for name, channel := range routes.All() {
 		problems.addChannel("SLACK_ROUTES", name+": ", channel)
@@ -57,7 +57,7 @@ func parseRoutes(problems *Problems, text string) pattern.Table[string] {
 	return routes
 }
 
-// addChannel notes what is wrong with a channel of a variable, in which it stands behind a prefix.
+// addChannel reports an invalid channel in a variable, with prefix before the text of the problem.
 func (p *Problems) addChannel(variable, prefix, channel string) {
 	switch {
 	case secret.MatchString(channel):

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestPartsOfTheSettings: a command reads only what it needs, and what else is set does not matter.
+// A command reads only the settings it needs and ignores mistakes in others.
 func TestPartsOfTheSettings(t *testing.T) {
 	for name, value := range map[string]string{"SLACK_BOT_TOKEN": "", "BATCH_SIZE": "nonsense", "LOG_LEVEL": "nonsense"} {
 		t.Setenv(name, value)
@@ -91,7 +91,7 @@ func TestAReservationUnderALimitThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestIsSet: dev asks whether somebody has chosen a value.
+// dev uses IsSet to keep a value that the user has chosen.
 func TestIsSet(t *testing.T) {
 	if IsSet("LOG_FORMAT") {
 		t.Error("it is set by nothing")

@@ -19,11 +19,11 @@ const (
 	windows  = "expected 1ms to 744h (31 days) in h, m, s or ms, such as 30m, 1h30m or 500ms"
 	escapes  = "in a password # / ? @ and % are written %23 %2F %3F %40 and %25"
 	notNATS  = "is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas"
-	anyRedis = "is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster or master_name= for Sentinel"
+	anyRedis = "is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster, or master_name= for Sentinel; then user:password@ is for the Sentinels, and username= and password= are for the server"
 )
 
-// mistakes are values as people write them, and how the line about each ends: with what was expected, or with
-// a hint. What is wrong in general, and for each variable, is in badSettings.
+// mistakes lists common mistakes and the end of the line about each: the expected value, or a hint.
+// badSettings covers the problems themselves.
 var mistakes = []struct{ variable, value, want string }{
 	{"LIMIT_GLOBAL", "\"10/30m\"", quoted},
 	{"LIMIT_GLOBAL", "'10/30m'", quoted},
@@ -160,7 +160,7 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
-// TestEveryMistakeAtOnce: all mistakes are listed together, each with what helps.
+// TestEveryMistakeAtOnce sets all mistakes together and expects a helpful line for each.
 func TestEveryMistakeAtOnce(t *testing.T) {
 	settings, want := map[string]string{}, map[string]string{}
 	for _, test := range mistakes {
@@ -183,7 +183,7 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 	}
 }
 
-// TestMistakesInFiles are those of secrets in files.
+// TestMistakesInFiles covers secrets in files.
 func TestMistakesInFiles(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, content string, mode fs.FileMode) string {

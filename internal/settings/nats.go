@@ -12,11 +12,11 @@ import (
 	"notifier/internal/redact"
 )
 
-// NATSTimeout is how long a connection to NATS may take.
+// NATSTimeout bounds connecting to NATS.
 const NATSTimeout = 5 * time.Second
 
-// PublisherInbox is the inbox prefix of "notifier publish" unless another one is asked for. It is not below
-// _INBOX, because a permission for that would include the inboxes of all other clients.
+// PublisherInbox is the default inbox prefix of "notifier publish". It is not below _INBOX, because a
+// permission for _INBOX would include the inboxes of all other clients.
 const PublisherInbox = "_INBOX_publisher"
 
 // IsInboxPrefix reports whether an inbox can be below a subject: it has no wildcards and no empty tokens.
@@ -29,7 +29,8 @@ type NATS struct {
 	Stream   string
 	Consumer string
 	// of the streams that a worker creates; 0: three in a cluster of three servers or more, else one
-	Replicas int
+	Replicas    int
+	StreamBytes int64 // max bytes of the stream if a worker creates it; zero means no bound
 
 	auth *natsAuth
 	tls  *tls.Config // nil: as the URL says
@@ -44,9 +45,9 @@ func (n NATS) HasCertificate() bool { return n.tls != nil && len(n.tls.Certifica
 // PublisherOptions connect a publisher that receives its acknowledgements below inbox, an inbox prefix.
 func (n NATS) PublisherOptions(name, inbox string) []nats.Option { return n.clientOptions(name, inbox) }
 
-// WorkerOptions connect a worker. Whoever may listen below its inbox prefix sees every event on its way to a
-// worker, so it is apart from the _INBOX of everybody, from operators and from the workers of another stream
-// (docs/security.md).
+// WorkerOptions connect a worker. A client that may subscribe below the worker's inbox prefix sees every
+// event delivered to it, so the prefix differs from _INBOX, from the operators' prefix and from the prefixes
+// of other streams' workers (docs/security.md).
 func (n NATS) WorkerOptions(name string) []nats.Option {
 	return n.clientOptions(name, n.inbox("worker"))
 }
@@ -56,9 +57,9 @@ func (n NATS) OperatorOptions(name string) []nats.Option {
 	return n.clientOptions(name, n.inbox("operator"))
 }
 
-// inbox is the inbox prefix of a role: below _NOTIFIER, so that no permission for another client's inboxes
-// includes it. Whoever may listen there sees the events, and a deny inside a wider permission does not filter
-// what JetStream delivers.
+// inbox returns the inbox prefix of a role. It is below _NOTIFIER, so that no permission for another client's
+// inboxes includes it. A client that may subscribe there sees the events, and a deny inside a wider
+// permission does not filter JetStream's deliveries.
 func (n NATS) inbox(role string) string { return "_NOTIFIER." + n.Stream + "." + role }
 
 // clientOptions are the authentication and TLS of the settings, a name that the server shows, and an inbox
@@ -67,7 +68,7 @@ func (n NATS) clientOptions(name, inbox string) []nats.Option {
 	return slices.Concat(n.StrangerOptions(name), []nats.Option{nats.CustomInboxPrefix(inbox)}, n.auth.options)
 }
 
-// StrangerOptions connect a client without authentication, as anybody could.
+// StrangerOptions connect a client without authentication.
 func (n NATS) StrangerOptions(name string) []nats.Option {
 	options := []nats.Option{nats.Name(name), nats.Timeout(NATSTimeout)}
 	if n.tls != nil {
@@ -94,6 +95,6 @@ func (n NATS) ReconnectOptions(name string) []nats.Option {
 // connection. To be called before each reconnection, while nats.go locks the connection.
 func (n NATS) RenewNKey(options *nats.Options) { n.auth.renewNKey(options) }
 
-// BrokenFiles lists the files with secrets that could not be read again, each with the reason, and without
-// what is in them; empty: none.
+// BrokenFiles lists the secret files that failed to reload, each with the reason but without its content. It
+// returns "" if all files are fine.
 func (n NATS) BrokenFiles() string { return n.auth.problems() }

@@ -15,14 +15,12 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// natsAuth is how a client authenticates to NATS. Its files are read again at each connection, so that they
-// may be replaced while a worker runs. A file that cannot be used at that moment leaves what it held before
-// in use.
+// natsAuth authenticates a client to NATS. It rereads its files at each connection, so that they can be
+// replaced while a worker runs. If a file is unusable at that moment, the content read before stays in use.
 //
-// So the options of nats.go that ask callbacks are used, and not those that read a file themselves
-// (UserCredentials, NkeyOptionFromSeed, RootCAs, ClientCert): these fail to connect while a file is missing
-// or half written, and read the JWT and the seed of one file at two different times. None of them renews the
-// public key of NATS_NKEY_FILE.
+// For that it uses the callback options of nats.go. The options that read a file themselves (UserCredentials,
+// NkeyOptionFromSeed, RootCAs, ClientCert) fail to connect while a file is missing or half written, and read
+// the JWT and the seed of one file at two different times. No option renews the public key of NATS_NKEY_FILE.
 type natsAuth struct {
 	options []nats.Option // of every client
 	renewed []nats.Option // of a client that connects again and again, besides
@@ -39,8 +37,7 @@ type natsAuth struct {
 	broken   map[string]string
 }
 
-// again reads a file again. use puts what it holds into effect, or fails and changes nothing. Errors show no
-// content.
+// again rereads a file. use applies the content, or fails and changes nothing. Errors quote no content.
 func (a *natsAuth) again(variable string, use func() error) {
 	err := use()
 	if err == nil {
@@ -53,7 +50,7 @@ func (a *natsAuth) again(variable string, use func() error) {
 	a.broken[variable] = fmt.Sprintf("%s: %v; what was read before is still used", variable, err)
 }
 
-// problems lists the files that could not be read again; empty: none.
+// problems lists the files that failed to reload. It returns "" if all files are fine.
 func (a *natsAuth) problems() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +93,7 @@ func (a *natsAuth) readNKey(path string) error {
 	return nil
 }
 
-// sign answers the server's challenge with the key that was read last.
+// sign signs the server's challenge with the key that was read last.
 func (a *natsAuth) sign(nonce []byte) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,8 +119,8 @@ func (a *natsAuth) useNKey(path string) {
 	})
 }
 
-// renewNKey puts the key of NATS_NKEY_FILE into the options of a connection: nats.go asks for signatures at
-// each connection, and never again for the public key.
+// renewNKey sets the public key of NATS_NKEY_FILE for a connection. nats.go requests a signature at each
+// connection but keeps the first public key.
 func (a *natsAuth) renewNKey(o *nats.Options) {
 	if a.nkeyFile == "" {
 		return
@@ -136,8 +133,8 @@ func (a *natsAuth) renewNKey(o *nats.Options) {
 	}
 }
 
-// useURL has user, password and token taken from the file that NATS_URL_FILE names. nats.go parses the URL
-// once and asks for one user for all servers, so servers with different users stay as they are.
+// useURL rereads user, password and token from the file that NATS_URL_FILE names. nats.go parses the URL once
+// and takes one user for all servers, so servers with different users keep theirs.
 func (a *natsAuth) useURL(path, list string) {
 	servers, user, err := splitUser(list)
 	if path == "" || err != nil {
@@ -184,8 +181,8 @@ func (a *natsAuth) readURL(path string) error {
 	return nil
 }
 
-// splitUser takes the user that all servers of a list have out of it; nil: there is none. Its errors show
-// nothing of the list.
+// splitUser removes the user from every server of a list and returns it, if all servers share one. Otherwise
+// user is nil. Its errors quote nothing of the list.
 func splitUser(list string) (servers string, user *url.Userinfo, err error) {
 	var plain []string
 	for i, server := range strings.Split(strings.TrimRight(list, "\r\n"), ",") {
@@ -202,7 +199,7 @@ func splitUser(list string) (servers string, user *url.Userinfo, err error) {
 	return strings.Join(plain, ","), user, nil
 }
 
-// useTLS has the certificates read again at each connection; config is what they were at the start.
+// useTLS rereads the certificates at each connection. config holds the certificates read at startup.
 func (a *natsAuth) useTLS(config *tls.Config, ca, cert, key string) {
 	var certificate nats.TLSCertHandler
 	if len(config.Certificates) > 0 {

@@ -23,7 +23,7 @@ func applied(t *testing.T, n NATS) nats.Options {
 	return o
 }
 
-// broken expects these files to be reported, in this order, and nothing of what is in them.
+// broken expects these files to be reported, in this order and without their content.
 func broken(t *testing.T, n NATS, variables ...string) {
 	t.Helper()
 	text := n.BrokenFiles()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestShown: no setting shows a secret. Whoever adds one that can hold a secret says so in its tag.
+// No setting shows a secret. A new setting that can hold one needs a rule in its tag.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	const marker = "hunter2"

@@ -5,13 +5,12 @@ import (
 	"strings"
 	"time"
 
+	"notifier/internal/consume/feed"
 	"notifier/internal/consume/streams"
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/slackout/markup"
 	"notifier/internal/status/digest"
-	"notifier/internal/telemetry"
 	"notifier/internal/term"
 )
 
@@ -34,6 +33,9 @@ const (
 	mostDeadLetters  int64 = 1 << 40
 )
 
+// maxStreamBytes bounds NATS_STREAM_MAX_BYTES.
+const maxStreamBytes int64 = 1 << 50
+
 // LargestEvent is the largest payload in bytes that EVENT_MAX_BYTES allows: NATS' own upper bound.
 const LargestEvent = 64 << 20
 
@@ -42,6 +44,7 @@ func parseNATS(env Environment, problems *Problems) NATS {
 	n := parseSource(env, problems)
 	n.URL = env.NATSURL
 	n.Replicas = parseNumber(problems, "NATS_REPLICAS", env.NATSReplicas, 0, streams.MostReplicas)
+	n.StreamBytes = parseNumber(problems, feed.SizeSetting, env.NATSStreamMaxBytes, 0, maxStreamBytes)
 	n.auth = parseNATSAuth(problems, env.NATSCredsFile, env.NATSNKeyFile)
 	n.tls = parseTLS(problems, "NATS_TLS", env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey)
 	if n.tls != nil {
@@ -51,7 +54,7 @@ func parseNATS(env Environment, problems *Problems) NATS {
 	return n
 }
 
-// parseSource reads what is to be read from NATS, but not how to connect.
+// parseSource reads the stream, the consumer and the subject, without the connection settings.
 func parseSource(env Environment, problems *Problems) NATS {
 	n := NATS{Stream: env.NATSStream, Consumer: env.NATSConsumer}
 	if env.NATSMode != "" && env.NATSMode != "jetstream" { // v0.1.0 had core, too
@@ -81,12 +84,13 @@ func parseSource(env Environment, problems *Problems) NATS {
 	return n
 }
 
-// parseRedis opens the client of a worker, or that of a command.
-func parseRedis(env Environment, problems *Problems, s *Store, worker bool) {
+// parseRedis opens the client of a worker that makes up to posts concurrent posts. If posts is zero, it opens that
+// of a command.
+func parseRedis(env Environment, problems *Problems, s *Store, posts int) {
 	tlsConfig := parseTLS(problems, "REDIS_TLS", env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey)
 	var err error
-	if worker {
-		s.Redis, s.Guard, err = ratelimit.OpenGuarded(env.RedisURL, tlsConfig)
+	if posts > 0 {
+		s.Redis, s.Guard, err = ratelimit.OpenGuarded(env.RedisURL, tlsConfig, posts)
 	} else {
 		s.Redis, err = ratelimit.Open(env.RedisURL, tlsConfig)
 	}
@@ -126,28 +130,15 @@ func parseSlack(env Environment, problems *Problems, s *Settings) {
 	default:
 		problems.Add("SLACK_MARKUP", "%q, expected escape or allow", env.SlackMarkup)
 	}
-	var err error
-	if s.Slack.LinkHosts, err = markup.ParseHosts(env.SlackLinkHosts); err != nil {
-		problems.Add("SLACK_LINK_HOSTS", "%v", err)
-	} else if s.Slack.AllowMarkup && len(s.Slack.LinkHosts) > 0 {
-		problems.Add(
-			"SLACK_LINK_HOSTS",
-			"is set together with SLACK_MARKUP=allow, with which all links may have words; expected one of them",
-		)
-	}
 	s.Slack.Timeout = parseDuration(problems, "SLACK_TIMEOUT", env.SlackTimeout, shortestPost, longestPost)
-	parsePace(env, problems, &s.Store)
-	s.Concurrency = parseNumber(problems, "SEND_CONCURRENCY", env.SendConcurrency, 1, mostConcurrency)
-}
-
-func parsePace(env Environment, problems *Problems, s *Store) {
 	var err error
-	if s.Limits.Pace, err = ratelimit.ParsePace(env.SlackPace); err != nil {
+	if s.Store.Limits.Pace, err = ratelimit.ParsePace(env.SlackPace); err != nil {
 		problems.Add("SLACK_PACE", "%v", err)
 	}
 }
 
-// checkSlackAccess checks that there is exactly one way to Slack, and what that way needs or cannot have.
+// checkSlackAccess checks that exactly one of bot token and webhook is set, and that the other Slack settings
+// fit it.
 func checkSlackAccess(env Environment, problems *Problems) {
 	token := env.SlackBotToken != "" || problems.unreadable("SLACK_BOT_TOKEN")
 	webhook := hasWebhook(env, problems)
@@ -189,7 +180,7 @@ func hasWebhook(env Environment, problems *Problems) bool {
 }
 
 func parseEvents(env Environment, problems *Problems, s *Settings) {
-	s.MaxAge = parseMaxAge(env, problems)
+	s.MaxAge = parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
 	listed := map[string]bool{env.SlackChannel: env.SlackChannel != ""}
 	for _, channel := range s.Slack.Routes.All() {
 		listed[channel] = true
@@ -200,14 +191,7 @@ func parseEvents(env Environment, problems *Problems, s *Settings) {
 		ChannelAllowed: func(channel string) bool { return listed[channel] },
 		CheckCost:      s.Store.Limits.CheckCost,
 	}
-	if !s.Slack.AllowMarkup {
-		s.Events.CheckBlocks = markup.CheckBlocks
-	}
 	s.BatchSize = parseNumber(problems, "BATCH_SIZE", env.BatchSize, 1, ratelimit.MaxBatch)
-}
-
-func parseMaxAge(env Environment, problems *Problems) time.Duration {
-	return parseDuration(problems, "EVENT_MAX_AGE", env.EventMaxAge, 0, longestDuration)
 }
 
 // defaultDeadLetter differs from stream to stream: on one server no two streams may take the same subject,
@@ -286,5 +270,4 @@ func parseWorker(env Environment, problems *Problems, s *Settings) {
 	default:
 		problems.Add("LOG_FORMAT", "%q, expected json or console", env.LogFormat)
 	}
-	problems.addEach("", telemetry.CheckTracing()) // the OTEL_* variables, which are OpenTelemetry's
 }

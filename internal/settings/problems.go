@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Problems is everything that is wrong with the settings, so that a user can fix it in one go. It is an error
-// once it has a line. The zero Problems has none.
+// Problems collects every problem with the settings, so that a user can fix all of them in one go. It is an
+// error if it has a line. The zero value is empty and ready to use.
 type Problems struct {
 	lines     []string
 	variables map[string]bool // those that have a line
@@ -16,11 +16,11 @@ type Problems struct {
 	values map[string]string // of variables, to be judged where they have a problem; they may be secrets
 }
 
-// judge has Add say what is most likely the matter with these values.
+// judge makes Add append hints about these values.
 func (p *Problems) judge(env Environment) { p.values = byName(env) }
 
-// Add notes one problem, on one line: the variable, what is wrong, and what was expected; with the first one
-// of a variable also what is most likely the matter. The values of secrets do not belong in it.
+// Add adds one problem on one line: the variable, the problem, and the expected value. The first problem of a
+// variable also gets a hint. The line must not quote a secret.
 func (p *Problems) Add(variable, format string, arguments ...any) {
 	line := variable + ": " + fmt.Sprintf(format, arguments...)
 	if likely := hint(variable, p.values[variable]); likely != "" && !p.variables[variable] {
@@ -39,22 +39,18 @@ func (p *Problems) Add(variable, format string, arguments ...any) {
 }
 
 // addEach notes each of the errors that errors.Join has joined, or the one that err is; none if it is nil.
-// Without a variable each error begins with its own: "VARIABLE: what is wrong".
 func (p *Problems) addEach(variable string, err error) {
 	switch joined, several := err.(interface{ Unwrap() []error }); {
 	case several:
 		for _, err := range joined.Unwrap() {
 			p.addEach(variable, err)
 		}
-	case err != nil && variable == "":
-		variable, wrong, _ := strings.Cut(err.Error(), ": ")
-		p.Add(variable, "%s", wrong)
 	case err != nil:
 		p.Add(variable, "%v", err)
 	}
 }
 
-// Lines are the problems, each as "VARIABLE: what is wrong, expected ...".
+// Lines returns the problems, each as "VARIABLE: problem, expected ...".
 func (p *Problems) Lines() []string { return slices.Clone(p.lines) }
 
 // Line is the first problem of a variable, without its name, if it has one.

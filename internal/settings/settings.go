@@ -1,16 +1,9 @@
-// Package settings reads and checks everything that can be set from outside: the environment variables that
-// docs/configuration.md lists, and the files that X_FILE variables name. It is the only place that reads
-// them.
+// Package settings reads and checks the configuration: the environment variables that docs/configuration.md
+// lists, and the files that X_FILE variables name. No other package reads them.
 //
-// It returns values that are ready to use (limits, patterns, TLS configurations, a Redis client that is not
-// connected yet), or Problems: everything that is wrong, at once. It does not know what a worker or a command
-// does with them, and connects to nothing.
-//
-// Reading order: environment.go (names and defaults), settings.go (what they become), parse.go, limits.go and
-// values.go (the checks), problems.go with hints.go (what is wrong), auth.go, nats.go and natsauth.go (TLS
-// and authentication), admin.go, exposed.go (who may read the files), unknown.go (variables that look like
-// settings), origin.go (where a value came from, and how it may be shown), status.go (what replicas compare),
-// events.go and deadletters.go (what single commands read).
+// It returns values that are ready to use (limits, patterns, TLS configurations, an unconnected Redis
+// client), or Problems, which lists every mistake at once. It does not know how a worker or a command uses
+// them. Only NATS.Connect connects.
 package settings
 
 import (
@@ -30,19 +23,17 @@ type Settings struct {
 	NATS            NATS
 	Store           Store
 	Events          event.Rules
-	MaxAge          time.Duration // events that are older are dropped; 0: none
+	MaxAge          time.Duration // older events are dropped; zero means no limit
 	Slack           slackout.Config
 	Concurrency     int           // posts in flight at the same time
 	BatchSize       int           // events in one script call
 	DeadLetter      string        // dead letters go to <it>.<category>
 	DeadLetterBytes int64         // how large the dead-letter stream may grow, if a worker creates it
-	Dropped         string        // dropped events are republished to <it>.<category>; empty: not
-	Digest          time.Duration // between two digests; 0: none
+	Dropped         string        // subject prefix for republished drops; if empty, drops are not republished
+	Digest          time.Duration // interval; zero disables digests
 	DigestChannel   string        // empty with a webhook
-	AdminAddr       string        // host:port; empty: no admin server
-	AdminToken      string        // what it asks for; empty: nothing
-	// further names by which it may be asked, such as notifier.example.org or *.example.org
-	AdminHosts      []string
+	AdminAddr       string        // host:port; if empty, there is no admin server
+	AdminToken      string        // if empty, the admin server accepts every request
 	ShutdownTimeout time.Duration
 	LogLevel        zapcore.Level
 	LogConsole      bool // lines for people instead of JSON
@@ -50,16 +41,16 @@ type Settings struct {
 	Unknown         []UnknownVariable // 20 at most
 }
 
-// Store is what is needed to ask Redis about the limits.
+// Store holds the settings of the limits and a client of their Redis.
 type Store struct {
-	Redis     redis.UniversalClient // not connected; to be closed by whoever loaded the settings
-	Guard     *ratelimit.Guard      // of that client; nil: it is a command's
+	Redis     redis.UniversalClient // not connected; the caller closes it
+	Guard     *ratelimit.Guard      // guards Redis; nil for a command
 	Namespace string
 	Limits    ratelimit.Rules
 	Dedupe    time.Duration // an id that was sent within it is not sent again
 }
 
-// Load reads and checks all settings. Its error is a *Problems.
+// Load reads and checks all settings. Errors are *Problems.
 func Load() (Settings, error) {
 	settings, _, err := LoadWithOrigins()
 	return settings, err
@@ -79,19 +70,19 @@ func LoadWithOrigins() (Settings, []Origin, error) {
 	return settings, origins, problems.Err()
 }
 
-// LoadNATS reads and checks only what a client of NATS needs. Its error is a *Problems.
+// LoadNATS reads and checks only the settings of a NATS client. Errors are *Problems.
 func LoadNATS() (NATS, error) {
 	problems := &Problems{}
 	n := parseNATS(Read(problems), problems)
 	return n, problems.Err()
 }
 
-// LoadStore reads and checks only what is needed to ask Redis about the limits. Its error is a *Problems.
+// LoadStore reads and checks only the settings of Store. Errors are *Problems.
 func LoadStore() (Store, error) {
 	problems := &Problems{}
 	env := Read(problems)
 	var store Store
-	parseRedis(env, problems, &store, false)
+	parseRedis(env, problems, &store, 0)
 	parseLimits(env, problems, &store)
 	if err := problems.Err(); err != nil {
 		store.close()
@@ -100,9 +91,8 @@ func LoadStore() (Store, error) {
 	return store, nil
 }
 
-// LoadLimits reads and checks only the limits and the dedupe window; there is no Redis client in what it
-// returns. A value in instead replaces that of the variable of this name, which then is not looked at. Its
-// error is a *Problems.
+// LoadLimits reads and checks only the limits and the dedupe window, and returns no Redis client. A value in
+// instead replaces the variable of this name, which is then ignored. Errors are *Problems.
 func LoadLimits(instead map[string]string) (Store, error) {
 	all := &Problems{}
 	env := Read(all)
@@ -121,15 +111,15 @@ func LoadLimits(instead map[string]string) (Store, error) {
 	return store, problems.Err()
 }
 
-// LoadSubject reads and checks only which subjects workers read. Its error is a *Problems.
+// LoadSubject reads and checks only which subjects workers read. Errors are *Problems.
 func LoadSubject() (event.Pattern, error) {
 	all := &Problems{}
 	source := parseSource(Read(all), all)
 	return source.Pattern, all.about([]string{"NATS_SUBJECT"}).Err()
 }
 
-// LoadAdmin reads and checks only where the admin server of a worker is to be found. It also returns the
-// server's token; empty: there is none, or it cannot be read. Its error is a *Problems.
+// LoadAdmin reads and checks only the address of a worker's admin server. It also returns the server's token,
+// or "" if the token is unset or unreadable. Errors are *Problems.
 func LoadAdmin() (addr, token string, err error) {
 	all := &Problems{}
 	env := Read(all)
@@ -148,11 +138,13 @@ func LoadAdmin() (addr, token string, err error) {
 	return addr, token, problems.Err()
 }
 
-// Parse turns the texts into values and notes what is wrong with them. Where there are no problems, those
-// noted before included, the caller closes the Redis client; else there is none.
+// Parse converts the texts to values and adds the invalid ones to problems. If problems is still empty, the
+// caller closes the Redis client. Otherwise Parse returns no client.
 func Parse(env Environment, problems *Problems) Settings {
 	s := Settings{NATS: parseNATS(env, problems)}
-	parseRedis(env, problems, &s.Store, true)
+	s.Concurrency = parseNumber(problems, "SEND_CONCURRENCY", env.SendConcurrency, 1, mostConcurrency)
+	// An invalid number is a problem, and no reason for another one about the URL.
+	parseRedis(env, problems, &s.Store, min(max(s.Concurrency, 1), mostConcurrency))
 	parseLimits(env, problems, &s.Store)
 	parseSlack(env, problems, &s)
 	checkNames(problems, s)

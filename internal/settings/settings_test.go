@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -55,6 +54,7 @@ func TestDefaults(t *testing.T) {
 		{"NATS_MODE", ""},
 		{"NATS_SUBJECT", "notify.>"},
 		{"NATS_STREAM", "NOTIFY"},
+		{"NATS_STREAM_MAX_BYTES", "0"},
 		{"NATS_CONSUMER", "notifier"},
 		{"NATS_REPLICAS", "0"},
 		{"NATS_CREDS_FILE", ""},
@@ -82,7 +82,6 @@ func TestDefaults(t *testing.T) {
 		{"SLACK_ROUTES", ""},
 		{"SLACK_API_URL", ""},
 		{"SLACK_MARKUP", "escape"},
-		{"SLACK_LINK_HOSTS", ""},
 		{"SLACK_TIMEOUT", "10s"}, {"SLACK_PACE", "10/10s"},
 		{"SEND_CONCURRENCY", "8"},
 		{"BATCH_SIZE", "512"},
@@ -93,7 +92,6 @@ func TestDefaults(t *testing.T) {
 		{"DIGEST_CHANNEL", ""},
 		{"ADMIN_ADDR", "127.0.0.1:8080"},
 		{"ADMIN_TOKEN", ""},
-		{"ADMIN_HOSTS", ""},
 		{"SHUTDOWN_TIMEOUT", "25s"},
 		{"LOG_LEVEL", "info"},
 		{"LOG_FORMAT", "json"},
@@ -201,15 +199,14 @@ func TestAnEmptyFileIsAProblem(t *testing.T) {
 	}
 }
 
-// TestWorkerSettings looks at what a worker gets from settings that are right.
 func TestWorkerSettings(t *testing.T) {
 	setenv(t, map[string]string{
 		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s,team-a.job1=7/60m",
 		"LIMIT_GROUP": "40/60m:fixed", "LIMIT_GROUP_OVERRIDES": "team-a = 50/3600s:120s", "LIMIT_RESERVE": "errors=3, team-a.job1 = 2",
 		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "jetstream",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",
-		"ADMIN_TOKEN": "correct-horse-battery", "ADMIN_HOSTS": "a.example, *.svc.cluster.local",
-		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_REPLICAS": "3",
+		"ADMIN_TOKEN":           "correct-horse-battery",
+		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_REPLICAS": "3", "NATS_STREAM_MAX_BYTES": "1048576",
 	})
 	c, err := loaded(t)
 	kit.Check(t, err)
@@ -233,13 +230,13 @@ func TestWorkerSettings(t *testing.T) {
 		"console":         {c.LogConsole, true},
 		"admin server":    {c.AdminAddr, ""},
 		"admin token":     {c.AdminToken, "correct-horse-battery"},
-		"admin hosts":     {strings.Join(c.AdminHosts, " "), "a.example *.svc.cluster.local"},
 		"time for a post": {c.Slack.Timeout, 1500 * time.Millisecond},
 		"default channel": {c.Events.ChannelAllowed("#alerts"), true},
 		"routed channel":  {c.Events.ChannelAllowed("C0123"), true},
 		"other channel":   {c.Events.ChannelAllowed("#ceo"), false},
 		"no channel":      {c.Events.ChannelAllowed(""), false},
 		"dead letters":    {c.DeadLetterBytes, int64(1 << 40)},
+		"stream":          {c.NATS.StreamBytes, int64(1 << 20)},
 		"replicas":        {c.NATS.Replicas, 3},
 		"highest cost":    {c.Events.CheckCost("errors", 2), nil},
 	} {
@@ -299,23 +296,5 @@ func TestNATSServers(t *testing.T) {
 				t.Errorf("%q and %v, expected the list as it is", c.NATS.URL, err)
 			}
 		})
-	}
-}
-
-// TestBlocksAreCheckedUnlessTrusted: what SLACK_MARKUP and SLACK_LINK_HOSTS mean to a worker.
-func TestBlocksAreCheckedUnlessTrusted(t *testing.T) {
-	setenv(t, map[string]string{"SLACK_LINK_HOSTS": "Grafana.example.org, *.corp.example.org"})
-	c, err := loaded(t)
-	kit.Check(t, err)
-	video := json.RawMessage(`[{"type":"video"}]`)
-	if c.Events.CheckBlocks == nil || c.Events.CheckBlocks(video) == nil {
-		t.Error("a video is taken, expected an error")
-	}
-	if want := "*.corp.example.org grafana.example.org"; strings.Join(c.Slack.LinkHosts, " ") != want {
-		t.Errorf("hosts %v, expected %s", c.Slack.LinkHosts, want)
-	}
-	setenv(t, map[string]string{"SLACK_LINK_HOSTS": "", "SLACK_MARKUP": "allow"})
-	if c, err = loaded(t); err != nil || c.Events.CheckBlocks != nil {
-		t.Errorf("%v, expected no check of trusted blocks", err)
 	}
 }

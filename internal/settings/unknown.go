@@ -10,10 +10,10 @@ import (
 	"notifier/internal/term/suggest"
 )
 
-// UnknownVariable is a variable of the environment that looks like a setting and is none: it has no effect.
+// UnknownVariable is an environment variable that resembles a setting but has no effect.
 type UnknownVariable struct {
 	Name    string // printable, of at most 128 bytes
-	Nearest string // the setting that was most likely meant; empty: none in particular
+	Nearest string // the most similar setting, or ""
 }
 
 func (u UnknownVariable) String() string {
@@ -24,13 +24,13 @@ func (u UnknownVariable) String() string {
 }
 
 const (
-	mostUnknown    = 20  // more are not listed: somebody else's variables
+	mostUnknown    = 20  // bounds the list: most are variables of other programs
 	longestUnknown = 128 // bytes of a name; no setting is as long
 	// characters in which a long name with a prefix of ours may differ from the one that was meant
 	ownNameDistance = 3
 )
 
-// ownPrefixes are of variables that nobody else has: with them any name that is not a setting is a mistake.
+// ownPrefixes belong to notifier alone, so an unknown name with one of them is a mistake.
 var ownPrefixes = []string{"LIMIT_", "DEDUPE_", "DEAD_LETTER_", "DIGEST_", "DROPPED_"}
 
 // sharedPrefixes are of settings and of many other variables. With them a name counts that differs little
@@ -47,7 +47,7 @@ var sharedPrefixes = []string{
 	"LOG_",
 }
 
-// meant are names under which other programs know what a setting is, and settings with their words swapped.
+// meant maps the names that other programs use for a setting, and settings with their words swapped.
 var meant = map[string]string{
 	"SLACK_TOKEN":                "SLACK_BOT_TOKEN",
 	"SLACK_API_TOKEN":            "SLACK_BOT_TOKEN",
@@ -95,16 +95,16 @@ var conventional = map[string]string{
 	"NATS_KEY":                "NATS_TLS_KEY",
 }
 
-// foreign are names near a setting that belong to somebody: to Slack apps, to docker-compose.yml, to images
-// and to orchestrators, which make variables of the names of services.
+// foreign matches names near a setting that belong to Slack apps, to docker-compose.yml, to images, and to
+// orchestrators, which derive variables from the names of services.
 var foreign = regexp.MustCompile(
 	`^(SLACK_(APP|USER)_TOKEN|SLACK_(SIGNING|CLIENT)_SECRET|SLACK_(CLIENT|APP|TEAM|USER)_ID|` +
 		`NATS_(PORT|USER|PASSWORD|CONTEXT|TIMEOUT)|REDIS_(PORT|DB|USER|USERNAME|PASSWORD)|` +
 		`[A-Z0-9_]+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|[A-Z0-9_]+_PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?|[A-Z0-9_]+_ENV_[A-Z0-9_]+)$`,
 )
 
-// unknownVariables lists what looks like a setting among the variables of an environment, sorted by name,
-// without their values. set are the settings that have a value.
+// unknownVariables returns the names that resemble a setting, sorted and without their values. set holds the
+// settings that have a value.
 func unknownVariables(names []string, set map[string]bool) []UnknownVariable {
 	var known []string
 	for _, variable := range Variables() {

@@ -35,7 +35,7 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestForeignVariables are none of ours, however near: each warning about them would be one to get used to.
+// However near to a setting, a foreign variable gets no warning: users would learn to ignore warnings.
 func TestForeignVariables(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -60,7 +60,7 @@ func TestForeignVariables(t *testing.T) {
 	}
 }
 
-// TestOwnFilesHaveNoUnknownVariables: what docker-compose.yml and .env.example set reaches the workers, too.
+// The workers inherit all variables of docker-compose.yml and .env.example.
 func TestOwnFilesHaveNoUnknownVariables(t *testing.T) {
 	t.Parallel()
 	var names []string

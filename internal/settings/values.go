@@ -63,7 +63,7 @@ func checkServers(problems *Problems, list string) {
 	}
 }
 
-// checkRedisURL checks what go-redis takes as it is, and no server can be reached by.
+// checkRedisURL rejects URLs that go-redis parses but that lead to no server.
 func checkRedisURL(problems *Problems, raw string) {
 	parsed, err := url.Parse(raw)
 	if err != nil {
@@ -138,11 +138,11 @@ func isPort(text string) bool {
 	return err == nil
 }
 
-// largestSettingFile bounds what is read from a file: a secret, a list or certificates, not a disk image.
+// largestSettingFile bounds reading a file: a secret, a list or certificates, not a disk image.
 const largestSettingFile = 1 << 20
 
-// secret is what a token of Slack, a webhook, a URL and a key look like. opaque is what any other secret can be:
-// a seed, a token of notifier's own, a JWT.
+// secret matches Slack tokens, webhooks, URLs and keys. opaque matches any other secret: a seed, an admin
+// token, a JWT.
 var (
 	secret = regexp.MustCompile(`(?i)://|hooks\.slack\.com|\bxox[abcdeprs][-.]|\bxapp-|-----BEGIN`)
 	opaque = regexp.MustCompile(`(?i)^[0-9a-z+=_-]{32,}$|^ey[0-9a-z_-]+\.`)
@@ -166,8 +166,8 @@ func readFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// checkOutput checks a subject under which the worker publishes: what it publishes must not come back to it
-// as an event.
+// checkOutput checks a subject to which the worker publishes: the worker must not receive its own messages as
+// events.
 func checkOutput(problems *Problems, variable, subject, example string, read event.Pattern) {
 	if !isPlainSubject(subject) {
 		problems.Add(

@@ -15,8 +15,9 @@ type Identity struct {
 	Scopes []string
 }
 
-// CheckAuth asks Slack whether the token is valid, and whose it is (auth.test). A webhook cannot be checked
-// without posting to it: then nothing is sent, and the Identity is empty. Errors are as for Post.
+// CheckAuth checks the token with auth.test and returns its identity. A webhook cannot be checked without
+// posting to it, so with a webhook CheckAuth sends nothing and returns an empty Identity. Errors are as for
+// Post, but never Ambiguous.
 func (p *Poster) CheckAuth(ctx context.Context) (Identity, error) {
 	if p.api == nil {
 		return Identity{}, nil
@@ -24,8 +25,11 @@ func (p *Poster) CheckAuth(ctx context.Context) (Identity, error) {
 	var who Identity
 	_, err := p.attempt(ctx, func(x *exchange) (reply, *Error) {
 		answer, failure := classifyAPI(x)
-		if failure == nil && !who.read(x) {
+		switch {
+		case failure == nil && !who.read(x):
 			failure = &Error{Class: Retry, Code: "invalid_response"}
+		case failure != nil && failure.Class == Ambiguous: // nothing was to be posted
+			failure.Class = Retry
 		}
 		return answer, failure
 	}, func(ctx context.Context) {

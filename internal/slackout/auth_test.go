@@ -1,9 +1,12 @@
 package slackout
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"notifier/test/kit"
 )
 
 func TestCheckAuth(t *testing.T) {
@@ -36,6 +39,11 @@ func TestCheckAuth(t *testing.T) {
 	token.APIURL = s.URL() // not the API: a 404 in no words of Slack's
 	_, err = ask(token)
 	wantError(t, err, Error{Class: Retry, Code: "http_404"})
+	token.APIURL = "http://" + kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	_, err = ask(token)
+	wantError(t, err, Error{Class: Retry, Code: "http_503"}) // whether a message was posted is no question here
 	token.APIURL = s.APIURL() + "elsewhere"
 	_, err = ask(token)
 	wantError(t, err, Error{Class: Credentials, Code: "unknown_method"})

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Bounds of the wait that Slack asks for. A header above the maximum is assumed to be the mistake of a proxy.
+// Bounds of Slack's Retry-After. A header above the maximum is assumed to be the mistake of a proxy.
 const (
 	minRetryAfter = time.Second
 	MaxRetryAfter = time.Hour // and a pause in Redis can be no longer
@@ -24,7 +24,7 @@ const (
 // longWait is for conditions from which Slack takes many minutes to recover.
 const longWait = 10 * time.Minute
 
-// meaning is what an error code means for the event that was to be posted.
+// meaning describes the consequence of an error code for the event.
 type meaning struct {
 	class Class
 
@@ -32,7 +32,7 @@ type meaning struct {
 	channel  bool // Slack refuses the channel: it would refuse any other message there as well
 	metadata bool // Slack refuses the metadata, which is ours and not the event's: see Poster.Post
 
-	// Of the class Retry: what has this long wait concerns the whole workspace.
+	// Of the class Retry: an outage this long affects the whole workspace.
 	wait time.Duration // Error.RetryAfter if Slack names no time
 
 	// Of the class Credentials: the token is refused for the one method that was called, or the method itself
@@ -41,8 +41,8 @@ type meaning struct {
 	method bool
 }
 
-// codes is the table of what Slack's error codes mean for the event. It has those of the Web API and of
-// webhooks; a code means the same from both.
+// codes maps Slack's error codes to their consequence for the event. It covers the Web API and webhooks; a
+// code means the same from both.
 var codes = map[string]meaning{
 	"ratelimited":  {class: RetryAfter},
 	"rate_limited": {class: RetryAfter},
@@ -72,7 +72,7 @@ var codes = map[string]meaning{
 	"unknown_method": {
 		class:  Credentials,
 		method: true,
-	}, // of a post: the API URL is not that of Slack's Web API
+	}, // for a post: the API URL does not lead to Slack's Web API
 	"deprecated_endpoint": {class: Credentials, method: true},
 	"method_deprecated":   {class: Credentials, method: true},
 	"invalid_token":       {class: Credentials}, // from here on: the webhook itself is deleted or disabled
@@ -106,6 +106,7 @@ var codes = map[string]meaning{
 	"msg_too_long":                             {class: Rejected},
 	"invalid_blocks":                           {class: Rejected},
 	"invalid_blocks_format":                    {class: Rejected},
+	"invalid_attachments":                      {class: Rejected},
 	"invalid_block_type":                       {class: Rejected},
 	"msg_blocks_too_long":                      {class: Rejected},
 	"too_many_attachments":                     {class: Rejected},
@@ -150,9 +151,25 @@ type reply struct {
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
 
-	// Message is the echo of what was posted. It is decoded separately: an echo in an unknown form must not make
-	// the response to a successful post unreadable.
-	Message json.RawMessage `json:"message"`
+	// These are decoded separately: an unknown form of them must not make the response to a successful post
+	// unreadable.
+	Message  json.RawMessage `json:"message"` // the echo of the message
+	Errors   json.RawMessage `json:"errors"`
+	Metadata json.RawMessage `json:"response_metadata"`
+}
+
+// explanation returns Slack's description of a mistake. Slack sends it in response_metadata.messages, and for
+// some codes in errors.
+func (r reply) explanation() string {
+	var metadata struct {
+		Messages []string `json:"messages"`
+	}
+	_ = json.Unmarshal(r.Metadata, &metadata)
+	messages := metadata.Messages
+	if len(messages) == 0 {
+		_ = json.Unmarshal(r.Errors, &messages)
+	}
+	return strings.Join(messages, "; ")
 }
 
 // codeShape is the form of Slack's codes. Anything else in their place is not shown: the error page of a
@@ -171,7 +188,9 @@ func classifyAPI(x *exchange) (reply, *Error) {
 		code = "unknown_code"
 	}
 	if x.status/100 != 2 {
-		return reply{}, classifyStatus(x, code)
+		failure := classifyStatus(x, code)
+		failure.Explanation = r.explanation()
+		return reply{}, failure
 	}
 	switch {
 	case x.err != nil: // cut off halfway
@@ -183,11 +202,13 @@ func classifyAPI(x *exchange) (reply, *Error) {
 	case code == "": // "not ok" without a reason, which does not justify rejecting the event
 		return reply{}, &Error{Class: Ambiguous, Code: "no_code"}
 	}
-	return reply{}, classifyCode(x, code)
+	failure := classifyCode(x, code)
+	failure.Explanation = r.explanation()
+	return reply{}, failure
 }
 
 // classifyWebhook classifies a response of an incoming webhook: the word "ok", or a status and a code as
-// plain text. Those of the newer kind, which start a workflow, respond with JSON.
+// plain text. Webhooks that start a workflow respond with JSON.
 func classifyWebhook(x *exchange) (reply, *Error) {
 	if x.status == 0 {
 		return reply{}, classifyNoResponse(x)
@@ -224,22 +245,25 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 }
 
 // classifyStatus classifies a response that is not 2xx. A code in the table is more specific than the status.
+//
+// Without such a code, a status of 500 or more proves nothing: Slack may have failed after it had stored the
+// message, and a gateway loses responses, not requests.
 func classifyStatus(x *exchange, code string) *Error {
 	if _, known := codes[code]; known {
 		return classifyCode(x, code)
 	}
 	failure := &Error{Class: Retry, Code: "http_" + strconv.Itoa(x.status)}
-	switch x.status {
-	case http.StatusTooManyRequests:
+	switch {
+	case x.status == http.StatusTooManyRequests:
 		return classifyCode(x, "ratelimited")
-	case http.StatusBadGateway, http.StatusGatewayTimeout, 520, 524:
-		// A gateway lost the answer, not the request: Slack may have posted it.
+	case x.status >= http.StatusInternalServerError:
 		failure.Class = Ambiguous
-	case http.StatusRequestEntityTooLarge: // a retry is just as large
+	case x.status == http.StatusRequestEntityTooLarge: // a retry is just as large
 		failure.Class = Rejected
 	}
-	// With any other status the event is held. A redirect, or a 404 without one of Slack's codes, means that the
-	// URL is wrong or that a proxy answers: a mistake in the settings must not cost the events in the queue.
+	// With any other status the event is held. A redirect, or a 404 without one of Slack's codes, means that
+	// the URL is wrong or that a proxy responded: a mistake in the settings must not cost the events in the
+	// queue.
 	return failure
 }
 
@@ -275,7 +299,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 // classifyNoResponse classifies an exchange without a response: certainly not posted, or possibly posted.
 func classifyNoResponse(x *exchange) *Error {
-	// A request that was sent and not answered may be one that something on the way does not let through.
+	// A request without a response may have been blocked on the way to Slack.
 	failure := &Error{Class: Retry, Code: networkCode(x.err), Workspace: !x.sent.Load()}
 	switch {
 	case x.sent.Load():

@@ -14,7 +14,7 @@ import (
 	"notifier/internal/devstack"
 )
 
-// expectations is what the table has to say, written a second time: by what becomes of an event.
+// expectations repeats the table of codes from the documentation, grouped by consequence for the event.
 var expectations = []struct {
 	codes string
 	want  Error
@@ -32,8 +32,8 @@ var expectations = []struct {
 		Error{Class: Rejected, ChannelRefused: true}},
 	{`restricted_action_thread_only_channel restricted_action_non_threadable_channel restricted_action_thread_locked
 		cannot_reply_to_message message_not_found no_text msg_too_long invalid_blocks invalid_blocks_format
-		invalid_block_type msg_blocks_too_long too_many_attachments invalid_payload invalid_arguments too_many_contact_cards
-		attachment_payload_limit_exceeded slack_connect_file_link_sharing_blocked slack_connect_canvas_sharing_blocked
+		invalid_attachments invalid_block_type msg_blocks_too_long too_many_attachments invalid_payload
+		invalid_arguments too_many_contact_cards attachment_payload_limit_exceeded slack_connect_file_link_sharing_blocked slack_connect_canvas_sharing_blocked
 		slack_connect_lists_sharing_blocked`,
 		Error{Class: Rejected}},
 	{metadataCodes, Error{Class: Rejected}}, // of a message without metadata; else see TestRefusedMetadata
@@ -78,7 +78,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// slack-go understands the fake Slack's answers as it does Slack's own.
+// slack-go reads the fake's responses as it reads Slack's.
 func TestSlackGoReadsTheFake(t *testing.T) {
 	s := startSlack(t)
 	api := slack.New(testToken, slack.OptionAPIURL(s.APIURL()))
@@ -102,16 +102,16 @@ func TestSlackGoReadsTheFake(t *testing.T) {
 	}
 }
 
-// answer is one that Slack, or what stands between, can give, and what it means.
+// answer is a response of Slack, or of a proxy before it, and the expected classification.
 type answer struct {
 	b    devstack.Behaviour
 	want Error
 }
 
-// html is what a proxy or a front end answers.
+// html is the body of a proxy's or a front end's response.
 const html = "<!DOCTYPE html><title>Welcome to the proxy</title>"
 
-// Answers to both ways of posting, and those that only one of them can get.
+// Responses to both ways of posting, then the responses that only one of them can get.
 var (
 	answers = []answer{
 		{devstack.Behaviour{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
@@ -120,15 +120,25 @@ var (
 		{devstack.Behaviour{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "rate_limited", RetryAfter: 9 * time.Second}},
 		{devstack.Behaviour{Status: 429, Code: "message_limit_exceeded"}, Error{Class: Retry, Code: "message_limit_exceeded", RetryAfter: 10 * time.Minute}},
 
-		{devstack.Behaviour{Status: 500}, Error{Class: Retry, Code: "http_500"}},
-		{devstack.Behaviour{Status: 503}, Error{Class: Retry, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
+		// Slack may have stored the message before it or a gateway failed. Only a code of Slack's own excludes that.
+		{devstack.Behaviour{Status: 500}, Error{Class: Ambiguous, Code: "http_500"}},
+		{devstack.Behaviour{Status: 500, Accept: true, Body: html}, Error{Class: Ambiguous, Code: "http_500"}},
+		{devstack.Behaviour{Status: 501}, Error{Class: Ambiguous, Code: "http_501"}},
 		{devstack.Behaviour{Status: 502}, Error{Class: Ambiguous, Code: "http_502"}},
+		{devstack.Behaviour{Status: 503}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Body: html}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Code: "not_known_yet"}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Code: "search_unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Body: "service unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Behaviour{Status: 503, Body: `{"ok":true}`}, Error{Class: Ambiguous, Code: "http_503"}},
 		{devstack.Behaviour{Status: 504, Body: html, Accept: true}, Error{Class: Ambiguous, Code: "http_504"}},
-		{devstack.Behaviour{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
-
 		{devstack.Behaviour{Status: 520, Body: html}, Error{Class: Ambiguous, Code: "http_520"}},
 		{devstack.Behaviour{Status: 524, Accept: true}, Error{Class: Ambiguous, Code: "http_524"}},
+		{devstack.Behaviour{Status: 599}, Error{Class: Ambiguous, Code: "http_599"}},
+		{devstack.Behaviour{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
+		{devstack.Behaviour{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
+		{devstack.Behaviour{Status: 500, Code: "rollup_error"}, Error{Class: Retry, Code: "rollup_error"}},
 
 		// A wrong URL or something in between: the queue is held.
 		{devstack.Behaviour{Status: 302}, Error{Class: Retry, Code: "http_302"}},
@@ -169,7 +179,7 @@ var (
 	}
 )
 
-// Every answer is given by the fake Slack and comes back through slack-go or the webhook.
+// The fake Slack sends every response, through slack-go or the webhook.
 func TestClasses(t *testing.T) {
 	for i, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -190,7 +200,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Webhooks of workflows answer JSON; to take their success for an ambiguity would post it over and over.
+// Webhooks of workflows respond with JSON. Classifying their success as ambiguous would repeat the post
+// forever.
 func TestWebhookThatAnswersJSON(t *testing.T) {
 	s := startSlack(t)
 	s.Next(devstack.Behaviour{Body: `{"ok":true}`})

@@ -11,7 +11,8 @@ import (
 	"github.com/slack-go/slack"
 
 	"notifier/internal/pattern"
-	"notifier/internal/slackout/markup"
+	"notifier/internal/redact"
+	"notifier/internal/term"
 )
 
 // Config defines where and how to post. It prints without its secrets, with any verb.
@@ -24,11 +25,9 @@ type Config struct {
 	Channel string                // for events without a channel and a route; required with Token
 	Routes  pattern.Table[string] // channel by category or pattern; the most specific one counts
 
-	// AllowMarkup trusts the events: texts and blocks are posted as the publisher wrote them, with their links
-	// and mentions. Without it both are neutralised; see the package comment.
+	// AllowMarkup trusts the events: messages keep their links and mentions. Otherwise they are sanitized; see the
+	// package comment.
 	AllowMarkup bool
-	// LinkHosts are the hosts whose links may have words; without effect where AllowMarkup is set.
-	LinkHosts markup.Hosts
 
 	Timeout time.Duration // for one request, from connecting to the end of the response; above 0
 }
@@ -99,4 +98,42 @@ func (c Config) Channels() []string {
 	}
 	slices.Sort(channels)
 	return slices.Compact(channels)
+}
+
+const (
+	maxExplanation = 300     // bytes of Error.Explanation
+	readOfReply    = 2 << 10 // bytes of Slack's text that are looked at; redacting takes more than linear time
+)
+
+// explain turns the text in a response of Slack, or of a proxy that poses as Slack, into an Error.Explanation.
+func (c Config) explain(text string) string {
+	whole := len(text) <= readOfReply
+	text = strings.ToValidUTF8(text[:min(len(text), readOfReply)], "")
+	for _, secret := range c.secrets() {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	text = redact.Source(term.Printable(strings.Join(strings.Fields(text), " ")), whole)
+	if len(text) > maxExplanation { // cut last: half of a secret would not be recognized
+		text = strings.ToValidUTF8(text[:maxExplanation-len("…")], "") + "…"
+	}
+	return text
+}
+
+// secrets returns the credentials of the Config in the forms in which a response may quote them.
+func (c Config) secrets() []string {
+	secrets := []string{c.Token, c.WebhookURL}
+	for _, raw := range []string{c.WebhookURL, c.APIURL} {
+		u, err := url.Parse(raw)
+		if err != nil {
+			continue
+		}
+		if password, set := u.User.Password(); set {
+			secrets = append(secrets, password)
+		}
+		if raw == c.WebhookURL {
+			path := strings.Trim(u.Path, "/")
+			secrets = append(secrets, path, path[strings.LastIndexByte(path, '/')+1:])
+		}
+	}
+	return slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 4 })
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Class is a kind of failure: it determines what to do with an event that could not be posted.
+// Class is a kind of failure. It determines how the caller handles an event that was not posted.
 type Class int
 
 // The classes of failure, a closed list.
 const (
-	// Slack asks to wait: hold the event and pause every replica, for Error.RetryAfter if Slack names a time
+	// Slack is rate limiting: hold the event and pause every replica, for Error.RetryAfter if Slack names a
+	// time
 	RetryAfter Class = iota + 1
 	Retry            // not posted, and not the event's fault: hold the event, try again
 	Ambiguous        // may have been posted: try again, never refund
@@ -36,23 +37,26 @@ func (c Class) String() string {
 	return fmt.Sprintf("class(%d)", int(c))
 }
 
-// Error is why an event was not posted, or may not have been. No field holds a secret or anything from the
-// event, so it can be printed in any way.
+// Error describes a failed or ambiguous post. No field holds a credential, so it can be printed in any way.
 type Error struct {
 	Class Class
 	// Code is Slack's own ("channel_not_found") or one of this package's: canceled, timeout, dns_error,
 	// connection_refused, connection_reset, tls_error, network_error, http_<status>, invalid_response, no_code.
 	Code string
-	// RetryAfter is the shortest wait before the next attempt: what Slack asks for with the class RetryAfter,
-	// from 1 s to 1 h, and with Retry if Slack is known to take long. 0: no time was named, the caller backs off
-	// by its own rules.
+	// Explanation is Slack's own description of a mistake in the message, such as "[ERROR] must be less than 151
+	// characters [json-pointer:/blocks/0/text/text]": one printable line of at most 300 bytes, without
+	// credentials. Empty if Slack sent none.
+	Explanation string
+	// RetryAfter is the shortest wait before the next attempt, from 1 s to 1 h. It is Slack's Retry-After
+	// with the class RetryAfter, and with Retry a time for failures known to last. If it is zero, the caller
+	// backs off by its own rules.
 	RetryAfter time.Duration
-	// ChannelRefused reports, with the class Rejected, what Slack refuses: the channel, which would refuse any
-	// other message as well, or else this message. An unknown code counts against the message.
+	// ChannelRefused reports, with the class Rejected, that Slack refuses every message to the channel. If it
+	// is false, Slack refuses this message. An unknown code counts against the message.
 	ChannelRefused bool
 
-	// Workspace reports that the failure concerns every channel, not only that of this post: Slack could not be
-	// reached, or refuses the credentials, or the whole workspace.
+	// Workspace reports that the failure affects every channel: Slack could not be reached, or refuses the
+	// credentials or the whole workspace.
 	Workspace bool
 
 	cause error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
@@ -65,6 +69,14 @@ func (e *Error) Error() string {
 		s += " (wait " + e.RetryAfter.String() + ")"
 	}
 	return s
+}
+
+// Detail returns the code, followed by the explanation if there is one.
+func (e *Error) Detail() string {
+	if e.Explanation == "" {
+		return e.Code
+	}
+	return e.Code + ": " + e.Explanation
 }
 
 // Unwrap returns the context's error when the caller's context ended the attempt, else nil.

@@ -21,7 +21,7 @@ var (
 	errFailed       = errors.New("the request failed") // all that slack-go gets: the real error holds the URL
 )
 
-// exchange is what was observed of one request and its response.
+// exchange records one request and its response.
 type exchange struct {
 	sent   atomic.Bool // the request may have left this process
 	noTLS  atomic.Bool // the last TLS handshake failed
@@ -48,14 +48,23 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 
 // recordingClient sends requests for slack-go and for the webhook, and records each in its context's
 // exchange.
+//
+// It uses HTTP/1.1 alone, so that a connection carries one request at a time and net/http closes it if that
+// request fails. With HTTP/2 a connection that a firewall has silently dropped stays in use, because a timeout
+// ends a stream and not its connection.
 type recordingClient struct{ client *http.Client }
 
+// maxIdleConns bounds the connections that are kept for the next posts: SEND_CONCURRENCY's maximum.
+const maxIdleConns = 256
+
 func newRecordingClient() recordingClient {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
 	if standard, ok := http.DefaultTransport.(*http.Transport); ok {
 		transport = standard.Clone()
 	}
-	transport.MaxIdleConnsPerHost = 64 // all posts go to one host; the default keeps 2
+	transport.Protocols = &http.Protocols{}
+	transport.Protocols.SetHTTP1(true)
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = maxIdleConns, maxIdleConns
 	// A connection that the other side closes at the moment of its use makes the post ambiguous, so idle ones
 	// are closed before a load balancer would close them.
 	transport.IdleConnTimeout = 30 * time.Second
@@ -67,12 +76,18 @@ func newRecordingClient() recordingClient {
 }
 
 // Do sends the request, reads the whole response and records both. The body of the returned response is in
-// memory.
+// memory. After a failure it closes the idle connections: they take the same way as the one that failed, so
+// they may be dead as well, and each would cost a timeout.
 func (c recordingClient) Do(req *http.Request) (*http.Response, error) {
 	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {
 		x = &exchange{}
 	}
+	defer func() {
+		if x.err != nil {
+			c.client.CloseIdleConnections()
+		}
+	}()
 	resp, err := c.client.Do(req)
 	if err != nil {
 		x.err = err

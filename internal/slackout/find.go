@@ -23,37 +23,35 @@ import (
 //	too_many_messages  more than Find reads
 //	rate_limited       there are more, and this app gets 15 messages a minute
 //
-// The caller can do what it would do without Find. A refusal that concerns the token or the method
+// The caller can proceed as it would without Find. A refusal that concerns the token or the method
 // (missing_scope and the like) is remembered for the channel, and returned for an hour without a request.
 var ErrHistoryUnavailable = errors.New("the history cannot be read")
 
-// Bounds of a search. Slack recommends pages of at most 200 messages, and gives some apps no more than
-// slowPage, at one request a minute. A search is meant for a post of a moment ago: messages beyond the first
-// maxPages pages after the event's publication are not read.
+// Bounds of a search. Slack recommends pages of at most 200 messages. It limits some apps to slowPage
+// messages a page and one request a minute. A search is meant for a post of a moment ago: messages beyond the
+// first maxPages pages after the event's publication are not read.
 const (
 	pageSize = 200
 	slowPage = 15
 	maxPages = 5
 )
 
-// clockAllowance is how far the clock that recorded the event's publication may be ahead of Slack's, which
-// stamps messages. Synchronised servers are within a second; allowing a minute costs reading a few more
-// messages.
+// clockAllowance is the greatest tolerated lead of the publisher's server clock over Slack's, which stamps
+// messages. Synchronised servers are within a second; allowing a minute costs reading a few more messages.
 const clockAllowance = time.Minute
 
-// Find checks whether a message of this event, by its id, category and source, is already where the event is
-// to be posted: in its channel or its thread. It makes at most 5 requests, each bounded by Config.Timeout,
-// and never waits or retries. It needs a token with the scope to read the history of the channel
-// (channels:history for public ones, groups:history for private ones), and the channel's ID, configured or
-// learned from the response to a post.
+// Find checks whether a message of this event, by its id, category and source, is already in the event's
+// channel or thread. It makes at most 5 requests, each bounded by Config.Timeout, and never waits or retries.
+// It needs a token with the scope to read the history of the channel (channels:history for public ones,
+// groups:history for private ones), and the channel's ID, configured or learned from the response to a post.
 //
-// True means that the message is there, and the Receipt is that of its post. False without an error means
-// that it is not there, as far as Slack shows: a message that was accepted moments ago may not be shown yet.
+// True means that Find has seen the message; the Receipt names it. False without an error means that Slack
+// does not show the message. Slack may delay showing a message it has just accepted.
 //
-// An error that wraps ErrHistoryUnavailable means that the history cannot be read. Any other is an *Error: it
-// cannot be read now, or Slack refuses the token altogether (Credentials). Its class is never Ambiguous or
+// An error that wraps ErrHistoryUnavailable means that the history cannot be read. Any other is an *Error: a
+// temporary failure, or Slack refuses the token altogether (Credentials). Its class is never Ambiguous or
 // Rejected. RetryAfter concerns reading alone: Slack limits posts separately. Reading can be refused for a
-// long time while posting works, so the caller bounds how long it waits for Find.
+// long time while posting works, so the caller bounds the wait for Find.
 func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error) {
 	channel, err := p.historyChannel(p.Channel(ev))
 	if err != nil {
@@ -80,8 +78,7 @@ func (p *Poster) Find(ctx context.Context, ev event.Event) (Receipt, bool, error
 	return Receipt{}, false, noHistory("too_many_messages")
 }
 
-// historyChannel returns the ID of a channel whose history can be read, or an error with the reason why it
-// cannot.
+// historyChannel returns the ID of a channel whose history can be read, or an error with the reason.
 func (p *Poster) historyChannel(channel string) (id string, err error) {
 	switch {
 	case p.api == nil:
@@ -110,7 +107,7 @@ type page struct {
 	} `json:"response_metadata"`
 }
 
-// page asks for one page of a channel or, with a timestamp, of the thread under that message. Every error is
+// page requests one page of a channel or, with a timestamp, of the thread under that message. Every error is
 // an *Error.
 func (p *Poster) page(ctx context.Context, channel, thread, oldest, cursor string) (found page, err error) {
 	classify := func(x *exchange) (reply, *Error) {
@@ -141,7 +138,7 @@ func (p *Poster) page(ctx context.Context, channel, thread, oldest, cursor strin
 	return found, err
 }
 
-// findError converts the error for a page into that of Find. pages and seen count the pages and messages read
+// findError converts a page's error into an error of Find. pages and seen count the pages and messages read
 // before it.
 func (p *Poster) findError(err error, channel string, pages, seen int) error {
 	var failure *Error
@@ -151,7 +148,7 @@ func (p *Poster) findError(err error, channel string, pages, seen int) error {
 	m, _ := meaningOf(failure.Code)
 	switch {
 	case failure.Class == Credentials && m.method:
-		p.learned.rememberRefusal(channel, failure.Code) // the token stays the same: no need to ask again
+		p.learned.rememberRefusal(channel, failure.Code) // the token stays the same, so would the refusal
 		return noHistory(failure.Code)
 	case failure.Class == Rejected, failure.Code == "invalid_response",
 		strings.HasPrefix(failure.Code, "http_3"), strings.HasPrefix(failure.Code, "http_4"):

@@ -31,8 +31,8 @@ func TestFindOfASlowApp(t *testing.T) {
 	wantError(t, err, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 30 * time.Second})
 }
 
-// Every code of the table: those of the token are the caller's business, those of the channel and the method
-// mean that there is nothing to be had, and the rest is "not now".
+// Every code of the table: a code about the token is left to the caller, one about the channel or the method
+// makes the history unavailable, and any other is temporary.
 func TestFindCodes(t *testing.T) {
 	s, p := startFinding(t)
 	lasting := map[string]bool{
@@ -58,7 +58,7 @@ func TestFindCodes(t *testing.T) {
 			default:
 				wantError(t, err, want)
 			}
-			// Asked again, Slack is asked again, unless the refusal lies in the token or the method.
+			// A second Find sends a request, unless the refusal concerns the token or the method.
 			before := s.HistoryRequests()
 			_, _, err = p.Find(t.Context(), ev)
 			if lasting[code] {
@@ -69,7 +69,7 @@ func TestFindCodes(t *testing.T) {
 			if asked := s.HistoryRequests() > before; asked == lasting[code] {
 				t.Errorf("%s: asked again: %t", code, asked)
 			}
-			mustPost(t, p, ev) // posting goes on
+			mustPost(t, p, ev) // posts are not affected
 		}
 	}
 }
@@ -84,6 +84,7 @@ func TestFindFailures(t *testing.T) {
 	}{
 		{b: devstack.Behaviour{Status: 429}, want: Error{Class: RetryAfter, Code: "ratelimited"}},
 		{b: devstack.Behaviour{Status: 502, Body: html}, want: Error{Class: Retry, Code: "http_502"}},
+		{b: devstack.Behaviour{Status: 503}, want: Error{Class: Retry, Code: "http_503"}},
 		{b: devstack.Behaviour{ResetBefore: true}, want: Error{Class: Retry, Code: "connection_reset"}},
 		{b: devstack.Behaviour{Body: `{"ok":false}`}, want: Error{Class: Retry, Code: "no_code"}},
 		{b: devstack.Behaviour{Code: "some_new_error"}, want: Error{Class: Retry, Code: "some_new_error"}},

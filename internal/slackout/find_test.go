@@ -102,7 +102,7 @@ func TestFindInAThread(t *testing.T) {
 	wantFound(t, p, late, receipt)
 }
 
-// What stood there before the event was published is not looked at.
+// Find ignores messages from before the event's publication.
 func TestFindLooksBackToThePublication(t *testing.T) {
 	_, p := startFinding(t)
 	ev := note("e1")
@@ -122,7 +122,7 @@ func TestTimestamp(t *testing.T) {
 	}{
 		{time.UnixMicro(1732077541000100), "1732077541.000100"},
 		{time.Unix(0, 1999), "0.000001"},
-		{time.Unix(-5, 0), "0.000000"}, // Slack refuses what is before its time
+		{time.Unix(-5, 0), "0.000000"}, // Slack refuses negative timestamps
 		{time.Time{}, "0.000000"},
 	} {
 		if got := timestamp(test.at); got != test.want {
@@ -131,7 +131,7 @@ func TestTimestamp(t *testing.T) {
 	}
 }
 
-// fill posts so many other messages.
+// fill posts n other messages.
 func fill(t *testing.T, p *Poster, n int) {
 	t.Helper()
 	for i := range n {
@@ -212,7 +212,7 @@ func TestFindCountsOnlyItsOwn(t *testing.T) {
 	wantNotFound(t, p, note("e1"))
 }
 
-// What other apps write into metadata must not make a page unreadable.
+// Metadata of other apps must not make a page unreadable.
 func TestFindAmongOthersMetadata(t *testing.T) {
 	s, p := startFinding(t)
 	s.NextHistory(devstack.Behaviour{Body: `{"ok":true,"messages":[

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzAnswers: whatever answers in Slack's place, a post has succeeded or failed for a reason that can be
-// logged, and no wait is longer than an hour.
+// FuzzAnswers: for any response, a post succeeds or fails for a reason that can be logged, and no wait is
+// longer than an hour.
 func FuzzAnswers(f *testing.F) {
 	for _, seed := range []struct {
 		status int

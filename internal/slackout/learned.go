@@ -11,7 +11,7 @@ import (
 // maxLearned is the highest number of channels to remember. The settings name the channels, so there are few.
 const maxLearned = 1_000
 
-// learned is what is known from Slack's responses and not from the settings.
+// learned holds facts from Slack's responses that are not in the settings.
 type learned struct {
 	noMetadata atomic.Bool // Slack refuses metadata from this token
 
@@ -29,7 +29,7 @@ type refusal struct {
 	until time.Time
 }
 
-// refusalTTL is how long a refusal is remembered before Slack is asked again.
+// refusalTTL limits the lifetime of a remembered refusal.
 const refusalTTL = time.Hour
 
 func newLearned() *learned {

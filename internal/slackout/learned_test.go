@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Somebody may grant the scope while the process runs.
+// An admin may grant the scope while the process runs.
 func TestARefusalIsForgottenAfterAWhile(t *testing.T) {
 	l := newLearned()
 	l.rememberRefusal("C1", "missing_scope")

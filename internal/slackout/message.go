@@ -2,6 +2,7 @@ package slackout
 
 import (
 	"encoding/json"
+	"net/url"
 
 	"github.com/slack-go/slack"
 
@@ -9,94 +10,65 @@ import (
 	"notifier/internal/slackout/markup"
 )
 
-// message is an event as it is posted, in either way of posting.
+// message is an event as Slack gets it, by either way of posting.
 type message struct {
-	text     string
-	blocks   []slack.Block
-	threadTS string
-	unfurl   bool // Slack may fetch the links in it
+	Channel     string          `json:"channel,omitempty"` // only webhooks of the oldest kind respect it
+	Text        string          `json:"text,omitempty"`    // with blocks, notifications show it
+	Blocks      json.RawMessage `json:"blocks,omitempty"`
+	Attachments json.RawMessage `json:"attachments,omitempty"`
+	ThreadTS    string          `json:"thread_ts,omitempty"`
+	UnfurlLinks *bool           `json:"unfurl_links,omitempty"`
+	UnfurlMedia *bool           `json:"unfurl_media,omitempty"`
 }
 
-// maxText is how many characters of a message's text Slack keeps.
-const maxText = 40_000
+// maxText is the longest text, in characters, that Slack posts as one message. One slot is one message.
+const maxText = 4_000
 
-// buildMessage converts an event into a message, neutralised unless markup is allowed. It fails if the
-// event's blocks are not a JSON array, or cannot be neutralised.
-func buildMessage(ev event.Event, config Config) (message, error) {
-	msg := message{threadTS: ev.ThreadTS, unfurl: config.AllowMarkup}
+// buildMessage converts an event into a message, sanitized unless markup is allowed. The error means that
+// blocks or attachments are not valid JSON.
+func buildMessage(ev event.Event, config Config) (msg message, err error) {
 	if config.AllowMarkup {
-		msg.text = markup.CutTrusted(ev.Text, maxText)
-	} else {
-		msg.text = config.LinkHosts.Text(ev.Text, maxText)
+		return message{
+			Text: markup.Cut(ev.Text, maxText), Blocks: ev.Blocks, Attachments: ev.Attachments, ThreadTS: ev.ThreadTS,
+		}, nil
 	}
-	if len(ev.Blocks) == 0 {
-		return msg, nil
-	}
-	blocks := ev.Blocks
-	if !config.AllowMarkup {
-		var err error
-		if blocks, err = config.LinkHosts.Blocks(blocks); err != nil {
+	msg = ownText(markup.Text(ev.Text, maxText))
+	msg.ThreadTS = ev.ThreadTS
+	if len(ev.Blocks) > 0 {
+		if msg.Blocks, err = markup.Blocks(ev.Blocks); err != nil {
 			return message{}, err
 		}
 	}
-	var parts []json.RawMessage
-	if err := json.Unmarshal(blocks, &parts); err != nil {
-		return message{}, err
-	}
-	for _, part := range parts {
-		msg.blocks = append(msg.blocks, rawBlock(part))
+	if len(ev.Attachments) > 0 {
+		if msg.Attachments, err = markup.Attachments(ev.Attachments); err != nil {
+			return message{}, err
+		}
 	}
 	return msg, nil
 }
 
-// options returns the message for chat.postMessage. With blocks, the text is what notifications show.
-func (m message) options() []slack.MsgOption {
-	var options []slack.MsgOption
-	if m.text != "" {
-		options = append(options, slack.MsgOptionText(m.text, false)) // escaped here already, or not at all
-	}
-	if len(m.blocks) > 0 {
-		options = append(options, slack.MsgOptionBlocks(m.blocks...))
-	}
-	if m.threadTS != "" {
-		options = append(options, slack.MsgOptionTS(m.threadTS))
-	}
-	if !m.unfurl {
-		options = append(options, slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl())
-	}
-	return options
+// ownText returns a message with unfurling off.
+func ownText(text string) message {
+	no := false
+	return message{Text: text, UnfurlLinks: &no, UnfurlMedia: &no}
 }
 
-// webhook returns the message for an incoming webhook. Only webhooks of the oldest kind respect the channel.
-func (m message) webhook(channel string) *slack.WebhookMessage {
-	msg := &slack.WebhookMessage{Channel: channel, Text: m.text, ThreadTimestamp: m.threadTS}
-	if len(m.blocks) > 0 {
-		msg.Blocks = &slack.Blocks{BlockSet: m.blocks}
-	}
-	if !m.unfurl {
-		no := false
-		msg.UnfurlLinks, msg.UnfurlMedia = &no, &no
-	}
-	return msg
+// at returns the message as an option of slack-go for a method of the Web API. It sends blocks and attachments
+// as they are, because slack-go's types would drop fields that they do not know.
+func (m message) at(method string) slack.MsgOption {
+	return slack.UnsafeMsgOptionEndpoint(method, func(values url.Values) {
+		set := func(name, value string) {
+			if value != "" {
+				values.Set(name, value)
+			}
+		}
+		set("text", m.Text)
+		set("blocks", string(m.Blocks))
+		set("attachments", string(m.Attachments))
+		set("thread_ts", m.ThreadTS)
+		if m.UnfurlLinks != nil {
+			set("unfurl_links", "false")
+			set("unfurl_media", "false")
+		}
+	})
 }
-
-// rawBlock is a block that is posted unchanged. slack-go's own types have only the fields known when they
-// were written.
-type rawBlock json.RawMessage
-
-func (b rawBlock) head() (h struct {
-	Type string `json:"type"`
-	ID   string `json:"block_id"`
-}) {
-	_ = json.Unmarshal(b, &h)
-	return h
-}
-
-// BlockType implements slack.Block.
-func (b rawBlock) BlockType() slack.MessageBlockType { return slack.MessageBlockType(b.head().Type) }
-
-// ID implements slack.Block.
-func (b rawBlock) ID() string { return b.head().ID }
-
-// MarshalJSON returns the block unchanged.
-func (b rawBlock) MarshalJSON() ([]byte, error) { return b, nil }

@@ -11,9 +11,9 @@ import (
 	"notifier/internal/event"
 )
 
-// The content of a message's metadata: what identifies the event, and nothing else, because everyone who can
-// read the channel through Slack's API can read it. An id counts within its category, and a CloudEvent's
-// together with its source; events of several categories can be in one channel.
+// Metadata identifies the event and holds nothing else, because everyone who can read the channel through
+// Slack's API can read it. An id is unique within its category; a CloudEvent's id only together with its
+// source. One channel can hold events of several categories.
 const (
 	metadataType     = "notifier_event"
 	metadataID       = "event_id"
@@ -22,14 +22,14 @@ const (
 )
 
 // maxMetadataID bounds an id, a category or a source in metadata, in bytes. Slack refuses messages whose
-// metadata is too large and does not document the limit; this is far below every figure that has been
+// metadata is too large and does not document the limit; 128 is far below every figure that has been
 // reported.
 const maxMetadataID = 128
 
 // hashMark is the prefix of a hash that replaces one of them.
 const hashMark = "sha256:"
 
-// mark is what identifies an event in metadata.
+// mark identifies an event in metadata.
 type mark struct{ id, category, source string }
 
 func markOf(ev event.Event) mark {
@@ -59,8 +59,8 @@ func (m mark) metadata() slack.SlackMetadata {
 	return slack.SlackMetadata{EventType: metadataType, EventPayload: payload}
 }
 
-// isIn reports whether metadata, as Slack returns it, is that of the event with this mark. The metadata of
-// other apps is arbitrary JSON.
+// isIn reports whether metadata, as Slack returns it, carries this mark. The metadata of other apps is
+// arbitrary JSON.
 func (m mark) isIn(metadata json.RawMessage) bool {
 	var found slack.SlackMetadata
 	if json.Unmarshal(metadata, &found) != nil || found.EventType != metadataType {

@@ -1,28 +1,21 @@
 // Package slackout posts events to Slack, with a bot token or through an incoming webhook.
 //
 // Post makes one attempt and returns its result. It never waits and never retries: only the caller knows
-// about the other replicas, which have to pause as well. An error is always an *Error, whose Class determines
-// what to do with the event; class.go has the one table of Slack's codes. With a token, a message carries its
-// event's id as Slack metadata, and Find checks in the channel whether a post that may have reached Slack did
-// so.
+// about the other replicas, which have to pause as well. An error is always an *Error, whose Class tells the
+// caller how to proceed; class.go has the one table of Slack's codes. With a token, a message carries its
+// event's id as Slack metadata, and Find searches the channel for a post that may have reached Slack.
 //
 // slack-go builds the requests of the Web API and has the types of a message. The HTTP client below it is
-// this package's own, so that every post ends in time, no redirect sends a secret to another host, and the
-// result depends on what was observed on the wire: whether the request was sent, the status, the headers, the
-// body.
+// this package's own, so that every post ends in time and no redirect sends a secret to another host. The
+// result depends on the recorded exchange: whether the request was sent, the status, the headers, the body.
 //
 // The package knows Slack's API and its markup. It does not know Redis, NATS, limits or other replicas.
 //
-// Reading order: poster.go (Post), config.go, message.go (an event as a message), exchange.go (one request on
-// the wire), class.go and error.go (what a response means), find.go, metadata.go and learned.go (whether a
-// message was posted before), text.go (texts of our own), auth.go (checking the token).
-//
 // # Markup
 //
-// Unless Config.AllowMarkup is set, the content of an event has no effect beyond being shown:
-// internal/slackout/markup describes how. Unfurling is switched off, so that no event can make Slack fetch
-// and show a page. A post never has "parse" or "link_names": by default Slack turns a bare URL into a link to
-// itself, and does not turn names into mentions.
+// Unless Config.AllowMarkup is set, package markup sanitizes the content of an event, and unfurling is off,
+// so that no event can make Slack fetch and show a page. A post never has "parse" or "link_names": by default
+// Slack links bare URLs to themselves and does not turn names into mentions.
 package slackout
 
 import (
@@ -32,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/slack-go/slack"
 
@@ -52,8 +46,8 @@ type Receipt struct {
 	TS      string // the message's timestamp, which identifies it in its channel; empty with a webhook
 }
 
-// New returns a Poster, or an error that describes what is wrong with the Config and quotes no value of it.
-// It does not connect.
+// New returns a Poster without connecting. An error describes the invalid setting and quotes no value of
+// config.
 func New(config Config) (*Poster, error) {
 	config, err := config.normalise()
 	if err != nil {
@@ -105,7 +99,7 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 		answer, err = p.postMessage(ctx, channel, markOf(ev), msg)
 	} else {
 		answer, err = p.attempt(ctx, classifyWebhook, func(ctx context.Context) {
-			p.postWebhook(ctx, msg.webhook(channel))
+			p.postWebhook(ctx, channel, msg)
 		})
 	}
 	if err != nil {
@@ -121,10 +115,9 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 // Close closes idle connections. Posts in flight continue; later ones connect again.
 func (p *Poster) Close() { p.http.client.CloseIdleConnections() }
 
-// attempt runs one exchange with Slack under the Poster's timeout and classifies it. The record of the
-// exchange is more reliable than what slack-go returns: slack-go takes {"ok":false} for a success, fails
-// after a successful post if it cannot decode the echo of the message, and its errors can hold the webhook's
-// URL.
+// attempt runs one exchange with Slack under the Poster's timeout and classifies it. It relies on the
+// recorded exchange instead of slack-go's result: slack-go takes {"ok":false} for a success, fails after a
+// successful post if it cannot decode the echo of the message, and its errors can hold the webhook's URL.
 func (p *Poster) attempt(
 	ctx context.Context,
 	classify func(*exchange) (reply, *Error),
@@ -138,16 +131,17 @@ func (p *Poster) attempt(
 	if failure == nil {
 		return answer, nil
 	}
+	failure.Explanation = p.config.explain(failure.Explanation)
 	if x.err != nil { // distinguishes the end of the caller's context from the timeout above
 		failure.cause = ctx.Err()
 	}
 	return reply{}, failure
 }
 
-// postMessage posts with the token, with what identifies the event as metadata unless Slack has refused that
-// before.
+// postMessage posts with the token. It attaches the event's mark as metadata unless Slack has refused
+// metadata before.
 func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg message) (reply, error) {
-	options := msg.options()
+	options := []slack.MsgOption{msg.at(p.config.APIURL + "chat.postMessage")}
 	marked := !p.learned.noMetadata.Load()
 	if marked {
 		options = append(options, slack.MsgOptionMetadata(of.metadata()))
@@ -159,17 +153,22 @@ func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg m
 	switch {
 	case err == nil:
 		p.learned.posted(channel, answer)
-	case marked && errors.As(err, &failure) && codes[failure.Code].metadata:
+	case !errors.As(err, &failure):
+	case marked && codes[failure.Code].metadata:
 		p.learned.noMetadata.Store(true)
 		failure.Class = Retry
+	case codes[failure.Code].method && strings.Contains(failure.Explanation, "json-pointer"):
+		// The message needs a scope that the token lacks, such as that for videos. Others do not.
+		failure.Class, failure.Workspace = Rejected, false
 	}
 	return answer, err
 }
 
-func (p *Poster) postWebhook(ctx context.Context, msg *slack.WebhookMessage) {
+func (p *Poster) postWebhook(ctx context.Context, channel string, msg message) {
+	msg.Channel = channel
 	body, err := json.Marshal(msg)
 	if err != nil {
-		return // nothing was sent; cannot happen, because a message is strings and JSON that was decoded before
+		return // cannot happen: a message consists of strings and valid JSON
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.config.WebhookURL, bytes.NewReader(body))
 	if err != nil {

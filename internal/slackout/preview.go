@@ -1,32 +1,38 @@
 package slackout
 
-import "notifier/internal/event"
+import (
+	"encoding/json"
 
-// Preview is what of an event would be posted, and where.
+	"notifier/internal/event"
+	"notifier/internal/slackout/markup"
+)
+
+// Preview describes the message that Post would send.
 type Preview struct {
-	Channel string // empty: the webhook's own, or none that the Config knows
-	Text    string // as it is sent to Slack: escaped unless markup is allowed, and cut if it was too long
-	Cut     bool   // the text is longer than Slack keeps; its end says how much is missing
-	Blocks  int
+	Channel     string // empty if it is the webhook's own, or if the Config names none
+	Text        string
+	Cut         bool            // Text ends with the count of characters that are missing
+	Blocks      json.RawMessage // nil if empty
+	Attachments json.RawMessage // nil if empty
 }
 
-// Preview returns what Post would send. The Config needs no credentials. The error is why the event's blocks
-// cannot be posted.
+// Preview returns the message that Post would send. The Config needs no credentials. The error means that blocks or
+// attachments are not valid JSON.
 func (c Config) Preview(ev event.Event) (Preview, error) {
 	msg, err := buildMessage(ev, c)
 	if err != nil {
 		return Preview{}, err
 	}
 	return Preview{
-		Channel: c.channel(ev), Text: msg.text, Blocks: len(msg.blocks),
-		Cut: msg.text != uncut(ev.Text, c),
+		Channel: c.channel(ev), Text: msg.Text, Blocks: msg.Blocks, Attachments: msg.Attachments,
+		Cut: msg.Text != uncut(ev.Text, c),
 	}, nil
 }
 
-// uncut is the text of a message of any length.
+// uncut returns the text of a message without a limit.
 func uncut(text string, c Config) string {
 	if c.AllowMarkup {
 		return text
 	}
-	return c.LinkHosts.Text(text, 8*len(text)+maxText) // escaping makes it no more than five times as long
+	return markup.Text(text, 8*len(text)+maxText) // escaping makes it at most five times as long
 }

@@ -1,201 +1,258 @@
 package status
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"fmt"
+	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"notifier/internal/outcome"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
+	"notifier/internal/status/config"
+	"notifier/internal/status/report"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
 
-// Explanation is what applies to one category, and what would become of an event of it now, as JSON for
-// scripts.
+// Explanation tells whether an event of one category would be sent now: the JSON of "notifier status CATEGORY".
+// The event costs one slot and names no channel.
 type Explanation struct {
-	Time     time.Time `json:"time"` // by the clock of Redis
-	Category string    `json:"category"`
-	Group    string    `json:"group"`
-	// Impossible: no subject that the workers read gives this category.
-	Impossible bool     `json:"impossible"`
-	Subject    string   `json:"subject"`  // that the workers read; empty: not known
-	Forecast   Forecast `json:"forecast"` // as far as limits and mutes go
-	// Stopped is why nothing is sent at the moment, whatever its category; empty: something is.
-	Stopped string `json:"stopped,omitempty"`
-	// Unseen says that no recent event has the category, and which one is meant; empty: one has, or it is not
-	// known.
-	Unseen string `json:"unseen,omitempty"`
+	Category string `json:"category"`
+	// Sends reports whether no mute and no limit drops the event. If it is true, the next four fields are zero.
+	// An admitted event may still wait for Slack.
+	Sends       bool        `json:"sends"`
+	Reason      string      `json:"reason"` // of the drop: category, group, global or muted
+	Limit       string      `json:"limit"`  // the tier that refuses the event
+	RetryAfterS float64     `json:"retry_after_s"`
+	AtLeast     bool        `json:"at_least"` // RetryAfterS is a lower bound
+	Limits      []Limit     `json:"limits"`   // global, group if it has a limit, category
+	Channel     string      `json:"channel"`  // "webhook" for the webhook's
+	Mute        *Override   `json:"mute"`
+	Sources     []SourceSum `json:"sources"` // most dropped first: at most 8, the rest as _other
 
-	Limits []AppliedLimit `json:"limits"` // global, group if there is one, category
-	// of the global limit, for this category; null: none
-	Reserve       *ratelimit.Reserve `json:"reserve"`
-	KeptForOthers int                `json:"kept_for_others"` // slots of the longest global tier with reserves
-	Mute          *steering.Order    `json:"mute"`
-
-	Channel string `json:"channel"` // of events that name none; empty: the webhook's
-	// the name or pattern in SLACK_ROUTES that it is from; empty: it is the default channel
-	Route        string `json:"route,omitempty"`
-	RouteUnknown bool   `json:"route_unknown,omitempty"` // there are too many routes for a heartbeat
-	Pace         string `json:"pace"`                    // 10/10s, or off
-	// of the channel and of the workspace, that are in force
-	Pauses   []Pause   `json:"pauses"`
-	Unposted *Unposted `json:"unposted"` // what waits for the channel; null: nothing
-	// Slack's code, if the channel refuses every message
-	Refused string  `json:"channel_refuses,omitempty"`
-	MaxAgeS float64 `json:"max_age_s"` // older events are dropped as expired; 0: none
-
-	Settings Settings `json:"settings"`
+	now      time.Time
+	reserved int    // slots of the refusing tier that are kept for other categories
+	delay    string // message of the condition that keeps admitted events from Slack, or ""
 }
 
-// AppliedLimit is one of the limits that a category has to pass.
-type AppliedLimit struct {
-	Level    string `json:"level"` // global, group or category
-	Limit    string `json:"limit"`
-	Variable string `json:"variable"` // that sets it
-	// the group, category or pattern in it that it is for; empty: it is for all
-	Name  string `json:"name,omitempty"`
-	Tiers []Tier `json:"tiers"` // kept: in a global one, for other categories
-	// ForAWhile is what an operator has asked for in place of the variable; nil: nothing.
-	ForAWhile *steering.Order `json:"for_a_while,omitempty"`
+// SourceSum counts the events of one source.
+type SourceSum struct {
+	Source  string `json:"source"` // empty if the publisher named none
+	Sent    int64  `json:"sent"`
+	Dropped int64  `json:"dropped"`
+	Total   int64  `json:"total"` // with dead events
 }
 
-// Explain asks Redis what applies to a category, which need not have been seen. It only reads. Errors are as
-// for Read.
+// maxSources bounds the named sources.
+const maxSources = 8
+
+// CategoryError is the error of Explain for a name that no event has as its category.
+type CategoryError struct{ text string }
+
+func (e *CategoryError) Error() string { return e.text }
+
+// Explain explains the limits, mutes and recent events of a category, which need not have had an event. The
+// error is a *CategoryError, or means that Redis is unavailable.
 func (s Source) Explain(ctx context.Context, category string) (Explanation, error) {
-	of, err := s.look(ctx)
-	if err != nil {
+	if err := checkCategory(category); err != nil {
 		return Explanation{}, err
 	}
-	f, err := newForecaster(ctx, of, category)
+	r := s.read(ctx)
+	if err := checkSubject(r.deciding, category); err != nil {
+		return Explanation{}, err
+	}
+	if r.view.unread != nil {
+		return Explanation{}, r.view.unread
+	}
+	scopes, err := r.peek(ctx, r.view.tallies(), category)
 	if err != nil {
 		return Explanation{}, err
 	}
 	e := Explanation{
-		Time:       of.hour.Now,
-		Category:   category,
-		Group:      ratelimit.GroupOf(category),
-		Settings:   of.shown,
-		Mute:       of.muteOf(category),
-		Subject:    of.settings.Subject.String(),
-		Impossible: !of.settings.Subject.Gives(category),
-		Limits:     appliedLimits(f, category),
-		MaxAgeS:    term.Seconds(of.settings.MaxAge),
+		Category: category, Channel: cmp.Or(r.deciding.ChannelOf(category), webhook), Mute: muteOf(r.orders, category),
+		Sources: r.view.sources(category), now: r.view.now,
 	}
-	e.Forecast = f.ofCategory(category)
-	everybody := Status{Time: e.Time, Replicas: of.replicas, Global: scopesOf(f).global}
-	_, e.Stopped = view{Status: everybody, redis: redisOf(of.this, s.Stats.Refuses(ctx))}.stopped()
-	unseen, err := unmatched(ctx, of, category)
-	if err != nil {
-		return Explanation{}, err
+	for _, scope := range scopes {
+		e.Limits = append(e.Limits, scope.rows...)
 	}
-	e.Unseen = strings.Join(unseen, "")
-	e.setReserves(f.reserves, f.globalFor(category).kept)
-	e.setChannel(of)
-	return e, nil
+	e.delay = r.view.delay(e.Channel)
+	return e, e.decide(ctx, r.limiter)
 }
 
-// setReserves sets what is kept for the category, and in each of the global tiers, as kept says, for others.
-func (e *Explanation) setReserves(reserves []ratelimit.Reserve, kept []int) {
-	for i := range e.Limits[0].Tiers[:min(len(kept), len(e.Limits[0].Tiers))] {
-		e.Limits[0].Tiers[i].Kept = kept[i]
-	}
-	for _, reserve := range reserves {
-		if reserve.Category == e.Category {
-			e.Reserve = &reserve
-			continue
-		}
-		e.KeptForOthers += reserve.Kept
-	}
-}
-
-// channelKeeps reports whether the channel is paused, or something else keeps admitted events from being
-// posted there.
-func (e Explanation) channelKeeps() bool {
-	return len(e.Pauses) > 0 || e.Unposted != nil && e.Unposted.Why != ""
-}
-
-// setChannel sets where events go, and what happens there.
-func (e *Explanation) setChannel(of running) {
-	e.Channel, e.Route = of.settings.ChannelOf(e.Category)
-	e.RouteUnknown, e.Pace = of.settings.RoutesUnknown, of.settings.Pace()
-	lane := of.settings.laneOf(e.Category)
-	e.Pauses = []Pause{}
-	for _, pause := range of.pausesFor(lane) {
-		e.Pauses = append(e.Pauses, newPause(pause))
-	}
-	for _, unposted := range UnpostedOf(of.replicas, e.Time) {
-		if unposted.Channel == lane {
-			e.Unposted = &unposted
-		}
-	}
-	e.Refused = refusedChannels(of.replicas)[lane]
-}
-
-// appliedLimits are the limits of a category, with what is used of them.
-func appliedLimits(f forecaster, category string) []AppliedLimit {
-	limits, orders := f.settings.Limits, f.orders
-	group := ratelimit.GroupOf(category)
-	applied := []AppliedLimit{
-		{Level: outcome.Global, Limit: limits.Global.String(), Variable: "LIMIT_GLOBAL", Tiers: f.tiersOf(f.global)},
-	}
-	if limit := limits.GroupLimit(group); len(limit) > 0 {
-		shared := AppliedLimit{
-			Level:    outcome.Group,
-			Limit:    limit.String(),
-			Variable: "LIMIT_GROUP",
-			Tiers:    f.tiersOf(f.groups[group]),
-		}
-		if _, found := limits.GroupOverrides[group]; found {
-			shared.Variable, shared.Name = "LIMIT_GROUP_OVERRIDES", group
-		}
-		applied = append(applied, shared)
-	}
-	own := AppliedLimit{
-		Level:    outcome.Category,
-		Limit:    limits.LimitFor(category).String(),
-		Variable: "LIMIT_CATEGORY",
-		Tiers:    f.tiersOf(f.own[category]),
-	}
-	if _, name, found := limits.Overrides.Find(category); found {
-		own.Variable, own.Name = "LIMIT_OVERRIDES", name
-	}
-	applied = append(applied, own)
-	scopes := map[string]string{
-		outcome.Global:   "global",
-		outcome.Group:    "group/" + group,
-		outcome.Category: "category/" + category,
-	}
-	for i := range applied {
-		ofScope := func(o steering.Order) bool {
-			return o.Kind == steering.Limit && o.Target == scopes[applied[i].Level]
-		}
-		if at := slices.IndexFunc(orders, ofScope); at >= 0 {
-			applied[i].ForAWhile, applied[i].Variable, applied[i].Name = &orders[at], "notifier limit set", ""
-		}
-	}
-	return applied
-}
-
-func (r running) tiersOf(usages []ratelimit.Usage) []Tier {
-	tiers := make([]Tier, len(usages))
-	for i, usage := range usages {
-		tiers[i] = newTier(r.bounded(usage))
-	}
-	return tiers
-}
-
-// CheckCategory returns what is wrong with a name of a category, or nil. The error follows the name:
-// "errors.> is a pattern ...".
-func CheckCategory(category string) error {
+func checkCategory(category string) error {
 	if err := pattern.Check(category); err != nil {
-		return err
+		return &CategoryError{fmt.Sprintf("category %.200q %v", category, err)}
 	}
 	if pattern.HasWildcard(category) {
-		return errors.New("is a pattern, expected the name of one category, such as errors")
+		text := "category %q is a pattern, expected one category, such as errors"
+		return &CategoryError{fmt.Sprintf(text, category)}
 	}
 	return nil
+}
+
+func checkSubject(d config.Deciding, category string) error {
+	if meant, found := d.Subject.Repeated(category); found {
+		text := "category %q repeats the prefix of NATS_SUBJECT %q (did you mean %q?)"
+		return &CategoryError{fmt.Sprintf(text, category, d.Subject, meant)}
+	}
+	if !d.Subject.Gives(category) {
+		text := "category %q never occurs: the categories of NATS_SUBJECT %q are one token"
+		return &CategoryError{fmt.Sprintf(text, category, d.Subject)}
+	}
+	return nil
+}
+
+// decide fills in the decision. Workers look at mutes before they call the script.
+func (e *Explanation) decide(ctx context.Context, limiter Limiter) error {
+	if e.Mute != nil {
+		e.Reason, e.RetryAfterS = outcome.Muted, term.Seconds(e.Mute.Until.Sub(e.now))
+		return nil
+	}
+	decision, err := limiter.DryRun(ctx, e.Category, 1)
+	if err != nil {
+		return err
+	}
+	if e.Sends = decision.Verdict == ratelimit.Admitted; e.Sends {
+		return nil
+	}
+	e.Reason, e.Limit = decision.Verdict.Reason(), decision.Tier.String()
+	e.RetryAfterS, e.AtLeast = term.Seconds(decision.RetryAfter), decision.AtLeast
+	e.reserved = decision.Reserved
+	return nil
+}
+
+// muteOf returns the mute that lasts longest of those that match a category, or nil.
+func muteOf(orders []steering.Order, category string) *Override {
+	var longest *Override
+	for _, order := range orders {
+		if order.Kind != steering.Mute || longest != nil && !order.Until.After(longest.Until) {
+			continue
+		}
+		table, err := pattern.NewTable(map[string]bool{order.Target: true})
+		if err != nil {
+			continue
+		}
+		if matches, _, _ := table.Find(category); matches {
+			mute := overrideOf(order)
+			longest = &mute
+		}
+	}
+	return longest
+}
+
+// delay returns the message of the condition that keeps admitted events from a channel, or "".
+func (v view) delay(channel string) string {
+	for _, f := range v.findings() {
+		if f.stops && (!f.ofChannel() || f.channel() == short(channel)) {
+			return f.message
+		}
+	}
+	return ""
+}
+
+func (v view) sources(category string) []SourceSum {
+	sums := map[string]SourceSum{}
+	name := outcome.CategoryName(category)
+	for _, count := range v.counts {
+		if count.Category != name || count.Reason == outcome.Reply {
+			continue
+		}
+		sum := sums[count.Source]
+		sum.Source = count.Source
+		sum.add(count)
+		sums[count.Source] = sum
+	}
+	other, someOther := sums[outcome.OtherCategories]
+	delete(sums, outcome.OtherCategories)
+	list := []SourceSum{}
+	for _, sum := range sums {
+		list = append(list, sum)
+	}
+	slices.SortFunc(list, func(a, b SourceSum) int {
+		return cmp.Or(
+			cmp.Compare(b.Dropped, a.Dropped), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Source, b.Source),
+		)
+	})
+	for _, rest := range list[min(len(list), maxSources):] {
+		other.Sent += rest.Sent
+		other.Dropped += rest.Dropped
+		other.Total += rest.Total
+	}
+	if someOther || len(list) > maxSources {
+		other.Source = outcome.OtherCategories
+		return append(list[:min(len(list), maxSources)], other)
+	}
+	return list
+}
+
+func (s *SourceSum) add(count report.Count) {
+	s.Total += count.N
+	switch {
+	case count.Outcome == outcome.Sent:
+		s.Sent += count.N
+	case isDrop(count):
+		s.Dropped += count.N
+	}
+}
+
+// Sentence is the decision, such as "Would be dropped: category/errors 10/30m is full, room in 29m58s."
+func (e Explanation) Sentence() string {
+	wait := span(time.Duration(e.RetryAfterS * float64(time.Second)))
+	switch {
+	case e.Sends && e.delay != "":
+		return fmt.Sprintf("Would be sent to %s, but is not sent now: %s.", e.Channel, e.delay)
+	case e.Sends:
+		return fmt.Sprintf("Would be sent to %s.", e.Channel)
+	case e.Mute != nil:
+		return fmt.Sprintf("Would be dropped: muted by %s for %s.", e.Mute.By, wait)
+	}
+	if e.AtLeast {
+		wait = "at least " + wait
+	}
+	full := "is full"
+	if e.reserved > 0 {
+		full = fmt.Sprintf("has room only for categories with a reserve (%s)", term.Count(e.reserved, "slot"))
+	}
+	return fmt.Sprintf("Would be dropped: %s %s %s, room in %s.", e.scope(), e.Limit, full, wait)
+}
+
+// scope names the scope that refuses the event.
+func (e Explanation) scope() string {
+	switch e.Reason {
+	case outcome.Category:
+		return steering.CategoryPrefix + e.Category
+	case outcome.Group:
+		return steering.GroupPrefix + ratelimit.GroupOf(e.Category)
+	}
+	return steering.GlobalScope
+}
+
+// Sections returns the tables: limits, the mute, sources. A table may have no rows.
+func (e Explanation) Sections() []Section {
+	var mutes []Override
+	if e.Mute != nil {
+		mutes = append(mutes, *e.Mute)
+	}
+	sources := Section{
+		ID: "sources", Title: "Sources", Columns: columns("SOURCE", "SENT 1H>", "DROPPED 1H>", "TOTAL 1H>"),
+		Note: "As publishers name them, as of " + e.now.UTC().Format(time.RFC3339) + ".",
+	}
+	for _, s := range e.Sources {
+		sources.add(OK, s.Source, fmt.Sprint(s.Sent), fmt.Sprint(s.Dropped), fmt.Sprint(s.Total))
+	}
+	mute := overrideSection("mute", "Mute", mutes)
+	mute.Columns[0].Name = "MUTE"
+	return []Section{limitSection(e.Limits, e.now), mute, sources}
+}
+
+// WriteText writes the sentence, and each section that has rows.
+func (e Explanation) WriteText(out io.Writer, screen term.Screen) error {
+	level := OK
+	if !e.Sends || e.delay != "" {
+		level = Warn
+	}
+	return writeText(out, screen, level, e.Sentence(), e.Sections())
 }

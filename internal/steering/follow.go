@@ -12,15 +12,14 @@ import (
 
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
-	"notifier/internal/status/stats"
 )
 
-// Limits takes over the temporary limits; see ratelimit.Limiter.
+// Limits applies temporary limits. ratelimit.Limiter implements it.
 type Limits interface {
 	SetTemporary(limits ratelimit.Temporary)
 }
 
-// Follower knows what is in force, and applies it, in one replica. It is safe for concurrent use.
+// Follower applies the overrides in one replica. It is safe for concurrent use.
 type Follower struct {
 	store  *Store
 	limits Limits
@@ -29,77 +28,99 @@ type Follower struct {
 	mu      sync.Mutex
 	loaded  bool // the hash was read at least once
 	known   State
-	version int64 // that flushes bring back while known is up to date
 	ends    *time.Timer
 	stopped bool
-	failing bool // the last attempt to follow has failed, and that is logged
+	failing bool // the last attempt to read the hash failed, and that is logged. Only Run uses it
 
 	view atomic.Pointer[view]
 }
 
-// view is what is in force. It is immutable.
+// view holds the overrides in force. It is immutable.
 type view struct {
 	orders  []Order // as State.Orders
 	mutes   pattern.Table[*Order]
 	version int64
-	seen    time.Time // the clock of Redis, as it was
-	at      time.Time // at this moment of our own
+	seen    time.Time // Redis's clock
+	at      time.Time // our own at the same moment
 }
 
-// now is the clock of Redis, as far as it is known.
+// now estimates Redis's clock.
 func (v *view) now() time.Time { return v.seen.Add(time.Since(v.at)) }
 
-// NewFollower returns a Follower that knows of nothing yet.
+// NewFollower returns a Follower without overrides.
 func NewFollower(store *Store, limits Limits, log *zap.Logger) *Follower {
 	f := &Follower{store: store, limits: limits, log: log}
 	f.view.Store(&view{})
 	return f
 }
 
-// Load reads what is in force, once: at the start, before anything is decided. Errors are as for Store.Read.
+// Load reads the hash once, at the start, before the worker decides about events. Errors are as for Store.Read.
 func (f *Follower) Load(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.loaded {
+	if _, follows := f.current(); follows {
 		return nil
 	}
-	err := f.catchUp(ctx)
-	f.loaded = err == nil
-	return err
+	return f.catchUp(ctx)
 }
 
-// Follow takes over what a flush has brought back: the clock of Redis, and another version if there is one.
-// What cannot be read is tried again with the next flush; until then everything stays as it is known.
-func (f *Follower) Follow(ctx context.Context, flushed stats.Flushed) {
+// current returns the last reading, and whether the replica follows: from Load until Stop.
+func (f *Follower) current() (known State, follows bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.loaded || f.stopped {
-		return
-	}
-	if flushed.Version == f.version {
-		f.apply(flushed.Now)
-		return
-	}
-	err := f.catchUp(ctx)
-	if err != nil {
-		f.apply(flushed.Now)
-	}
-	if err != nil && !f.failing {
-		f.log.Warn("mutes and limits cannot be followed", zap.Error(err),
-			zap.Int64("version", flushed.Version))
-	}
-	f.failing = err != nil
-	if err == nil && f.version == 0 {
-		f.version = flushed.Version // one that nobody of us has written: it is not read again with each flush
+	return f.known, f.loaded && !f.stopped
+}
+
+const (
+	pollEvery   = time.Second
+	pollTimeout = 2 * time.Second // then the next poll tries again
+)
+
+// Run follows the hash until ctx is done. The overrides in force stay in force then; see Stop. While Redis is
+// unavailable it keeps the ones it knows, and logs nothing: the worker logs the outage.
+func (f *Follower) Run(ctx context.Context) {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		f.poll(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// catchUp reads the hash and applies it. If the store has lost what this replica knows, it is put back first;
-// mu is held.
+// poll reads the clock, and the hash if its version has changed. It does nothing before Load. Only Run calls
+// it.
+func (f *Follower) poll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	now, version, err := f.store.poll(ctx)
+	known, follows := f.current()
+	if err != nil || !follows {
+		return
+	}
+	if version != known.version {
+		err = f.catchUp(ctx)
+		if err != nil && !f.failing {
+			f.log.Warn("mutes and limits cannot be followed", zap.Error(err))
+		}
+		f.failing = err != nil
+	}
+	if version == known.version || err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.apply(now)
+	}
+}
+
+// catchUp reads the hash and applies it. If the store has lost the version that this replica knows, catchUp
+// restores it first. It waits for Redis without mu, which the pipeline needs when a mute ends. Load and Run do
+// not call it at the same time.
 func (f *Follower) catchUp(ctx context.Context) error {
+	known, _ := f.current()
 	state, err := f.store.Read(ctx)
-	if err == nil && state.Version < f.known.Version {
-		if err = f.putBack(ctx, f.store.redis, f.known); err == nil {
+	if err == nil && state.Version < known.Version {
+		if err = f.putBack(ctx, f.store.redis, known); err == nil {
 			state, err = f.store.Read(ctx)
 		}
 	}
@@ -109,17 +130,17 @@ func (f *Follower) catchUp(ctx context.Context) error {
 	if len(state.Invalid) > 0 {
 		f.log.Warn("mutes or limits are not valid, and are skipped", zap.Strings("entries", state.Invalid))
 	}
-	f.known, f.version = state, state.Version
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.known, f.loaded = state, true
 	f.apply(state.Now)
 	return nil
 }
 
-// PutBack writes the hash as it was last read, through the client that is given, where the store has lost it.
-// It may be repeated.
+// PutBack restores the hash as it was last read, through the given client, if the store has lost it. Repeating
+// it is harmless.
 func (f *Follower) PutBack(ctx context.Context, client redis.Scripter) error {
-	f.mu.Lock()
-	known := f.known
-	f.mu.Unlock()
+	known, _ := f.current()
 	if known.Version == 0 {
 		return nil
 	}
@@ -134,8 +155,8 @@ func (f *Follower) putBack(ctx context.Context, client redis.Scripter, known Sta
 	return err
 }
 
-// apply brings into force what is known, at a time of Redis's clock, and sets the timer for the next end; mu
-// is held.
+// apply brings the known overrides into force as of a time of Redis's clock, and sets the timer for the next
+// end. mu is held.
 func (f *Follower) apply(now time.Time) {
 	before := f.view.Load()
 	next := &view{mutes: before.mutes, version: f.known.Version, seen: now, at: time.Now()}
@@ -165,7 +186,7 @@ func muteTable(orders []Order) pattern.Table[*Order] {
 	return pattern.MustTable(mutes) // the patterns are checked
 }
 
-// refresh ends what has ended.
+// refresh drops the overrides that have ended.
 func (f *Follower) refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +195,7 @@ func (f *Follower) refresh() {
 	}
 }
 
-// Stop ends the timer. What is in force stays so.
+// Stop stops the timer. The overrides in force stay in force.
 func (f *Follower) Stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,8 +205,7 @@ func (f *Follower) Stop() {
 	}
 }
 
-// Muted reports whether events of a category are to be dropped, and by which mute: of several the most
-// specific one.
+// Muted reports whether events of a category are dropped, and the most specific mute that drops them.
 func (f *Follower) Muted(category string) (mute *Order, muted bool) {
 	v := f.view.Load()
 	o, _, found := v.mutes.Find(category)
@@ -198,19 +218,13 @@ func (f *Follower) Muted(category string) (mute *Order, muted bool) {
 	return o, found
 }
 
-// InForce are the orders in force, mutes first, and the version that they are of.
+// InForce returns the orders in force, mutes first, and their version.
 func (f *Follower) InForce() ([]Order, int64) {
 	v := f.view.Load()
 	return v.orders, v.version
 }
 
-// Count is how many mutes and how many limits are in force.
-func (f *Follower) Count() (mutes, limits int) {
-	v := f.view.Load()
-	return v.mutes.Len(), len(v.orders) - v.mutes.Len()
-}
-
-// Temporary are the limits among orders.
+// Temporary returns the limits among orders.
 func Temporary(orders []Order) ratelimit.Temporary {
 	limits := ratelimit.Temporary{
 		Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{},
@@ -236,7 +250,7 @@ func Temporary(orders []Order) ratelimit.Temporary {
 
 func sameOrder(a, b Order) bool { return a.field() == b.field() && a.value == b.value }
 
-// logChanges logs what has come into force, was changed or has ended.
+// logChanges logs overrides that began, changed or ended.
 func (f *Follower) logChanges(before, after []Order) {
 	was, is := byField(before), byField(after)
 	for _, o := range after {

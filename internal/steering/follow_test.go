@@ -3,19 +3,23 @@ package steering_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/zap"
+
 	"notifier/internal/ratelimit"
-	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 func TestAReplicaFollows(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica()
-	r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 7}) // before it has read anything
+	r.flush() // does nothing before Load
 	kit.Check(t, r.Load(t.Context()))
 	if r.muted("errors") {
 		t.Error("muted from the start")
@@ -54,8 +58,8 @@ func TestAReplicaFollows(t *testing.T) {
 	}
 }
 
-// An order ends at its time by the clock of Redis, without a call: also while Redis is away, and the less
-// specific one goes on.
+// An order ends at its time by Redis's clock without a call, also while Redis is unavailable. A less specific
+// order stays in force.
 func TestAnOrderEndsByItself(t *testing.T) {
 	w := newWorld(t)
 	w.mute("errors", 1500*time.Millisecond)
@@ -101,7 +105,7 @@ func TestMutesOverlap(t *testing.T) {
 	}
 }
 
-// A store that has lost the hash gets it back from whoever knows it, once.
+// A store that has lost the hash gets it back once, from the first replica that polls.
 func TestWhatWasLostIsPutBack(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
@@ -130,7 +134,7 @@ func TestAVersionThatIsNoneIsReadOnce(t *testing.T) {
 			kit.Check(t, r.Load(t.Context()))
 			kit.Check(t, w.client.HSet(t.Context(), key, "version", version, "mute a..b", "junk").Err())
 			for range 3 {
-				r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 1000})
+				r.flush()
 			}
 			if n := r.log.FilterMessage("mutes or limits are not valid, and are skipped").Len(); n != 1 {
 				t.Errorf("%d lines, expected one", n)
@@ -139,7 +143,7 @@ func TestAVersionThatIsNoneIsReadOnce(t *testing.T) {
 	}
 }
 
-// While Redis is away everything stays as it is known.
+// While Redis is unavailable the overrides stay in force.
 func TestRedisIsAway(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
@@ -147,12 +151,108 @@ func TestRedisIsAway(t *testing.T) {
 	kit.Check(t, r.Load(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.Follow(ctx, stats.Flushed{Now: time.Now(), Version: 1})
+	r.Poll(ctx)
 	if !r.muted("a") {
 		t.Error("forgotten")
 	}
 	fresh := w.replica()
 	if err := fresh.Load(ctx); err == nil {
 		t.Error("it has read nothing, and reports no error")
+	}
+}
+
+// A change is in force in two seconds, to which the test adds two for a busy machine, also after Redis was unavailable; an override ends in between.
+func TestRunFollows(t *testing.T) {
+	w := newWorld(t)
+	proxy := redistest.StartProxy(t, w.server.Addr)
+	store, err := steering.NewStore(kit.OpenRedis(t, "redis://"+proxy.Addr), "n")
+	kit.Check(t, err)
+	r := &replica{w: w, limits: &limits{}}
+	r.Follower = steering.NewFollower(store, r.limits, zap.NewNop())
+	t.Cleanup(r.Stop)
+	kit.Check(t, r.Load(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	within := func(limit time.Duration, what string, holds func() bool) {
+		t.Helper()
+		if !kit.Within(limit, holds) {
+			t.Errorf("after %s still not: %s", limit, what)
+		}
+	}
+	w.mute("long", time.Hour)
+	w.mute("short", 4*time.Second)
+	w.limit("global", "5/1m", time.Hour)
+	within(4*time.Second, "all are in force", func() bool {
+		return r.muted("long") && r.muted("short") && len(r.limits.current().Global) > 0
+	})
+	proxy.Cut()
+	_, _, err = w.store.Clear(t.Context(), steering.Mute, "long")
+	kit.Check(t, err)
+	within(10*time.Second, "the short mute is over", func() bool { return !r.muted("short") })
+	if !r.muted("long") {
+		t.Error("forgotten without Redis")
+	}
+	proxy.Heal()
+	kit.Eventually(t, "it follows again", func() bool { return !r.muted("long") })
+}
+
+// slowHash is a client's hook that delays replies to HGETALL.
+type slowHash struct {
+	redis.Hook
+	asked, release chan struct{}
+}
+
+func (h slowHash) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if command.Name() == "hgetall" {
+			close(h.asked)
+			<-h.release
+		}
+		return next(ctx, command)
+	}
+}
+
+func (slowHash) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (slowHash) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestASlowHashDoesNotStopThePipeline: a mute ends while the hash is read again, and events wait for neither.
+func TestASlowHashDoesNotStopThePipeline(t *testing.T) {
+	w := newWorld(t)
+	client := w.server.ClientFor(t, "{n}")
+	store, err := steering.NewStore(client, "n")
+	kit.Check(t, err)
+	f := steering.NewFollower(store, &limits{}, zap.NewNop())
+	t.Cleanup(f.Stop)
+	w.mute("errors", time.Second)
+	kit.Check(t, f.Load(t.Context()))
+	w.mute("deploys", time.Hour)
+	slow := slowHash{asked: make(chan struct{}), release: make(chan struct{})}
+	client.AddHook(slow)
+	var polling sync.WaitGroup
+	polling.Go(func() { f.Poll(t.Context()) })
+	<-slow.asked
+	ended := make(chan struct{})
+	go func() {
+		kit.Eventually(t, "the mute is over", func() bool {
+			_, muted := f.Muted("errors")
+			return !muted
+		})
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("Muted waits for Redis")
+	}
+	close(slow.release)
+	polling.Wait()
+	<-ended
+	if _, muted := f.Muted("deploys"); !muted {
+		t.Error("the new mute is not followed")
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"notifier/internal/steering"
 )
 
-// stored is what the hash in Redis should hold, and what one that follows should know: lists that are looked
-// through for each question. The zero value: there is no hash.
+// stored models the hash in Redis, and a follower's knowledge of it, as plain lists. The zero value means that
+// there is no hash.
 type stored struct {
 	version int64
 	orders  map[string]steering.Order // by kind and target
 	kept    time.Time                 // until then the hash is there
 }
 
-// keptFor is how long a hash stays after its last change.
+// keptFor is the life of a hash after its last change.
 const keptFor = 32 * 24 * time.Hour
 
 func nameOf(o steering.Order) string { return string(o.Kind) + " " + o.Target }
@@ -42,7 +42,7 @@ func (s stored) inForce(at time.Time) []steering.Order {
 	return orders
 }
 
-// changed gives the hash another version, and removes what has ended.
+// changed gives the hash another version, and removes ended entries.
 func (s *stored) changed(now time.Time) {
 	if s.orders == nil {
 		s.orders = map[string]steering.Order{}
@@ -65,7 +65,7 @@ func (s *stored) clear(name string, now time.Time) (found bool) {
 	return true
 }
 
-// putBack stores what a replica knows if there is no hash, or an older version.
+// putBack stores a replica's copy if there is no hash, or an older version.
 func (s *stored) putBack(known stored, now time.Time) {
 	if s.version < known.version {
 		*s = known.copy()

@@ -15,7 +15,7 @@ import (
 	"notifier/internal/term"
 )
 
-// Bounds of an order. lua/steer.lua has that of their number, MostOrders.
+// Bounds of an order. lua/steer.lua has MostOrders, too.
 const (
 	Shortest      = time.Second
 	Longest       = 31 * 24 * time.Hour
@@ -24,16 +24,16 @@ const (
 	LongestBy     = 100 // characters
 )
 
-// Kind is what an order is.
+// Kind is the kind of an order.
 type Kind string
 
 // The kinds, as the names of fields begin with them.
 const (
-	Mute  Kind = "mute"  // what matches is dropped
+	Mute  Kind = "mute"  // matching events are dropped
 	Limit Kind = "limit" // a scope has another limit
 )
 
-// Order is one thing that an operator has asked for.
+// Order is one override that an operator set.
 type Order struct {
 	Kind   Kind      `json:"kind"`
 	Target string    `json:"target"` // Mute: a pattern of categories. Limit: a scope, as ParseScope takes it
@@ -44,11 +44,11 @@ type Order struct {
 	Reason string    `json:"reason,omitempty"` // empty: none was given
 
 	limit ratelimit.Limit
-	value string // as it is stored; empty: it was not read
+	value string // as stored. Empty unless it was read from Redis
 }
 
-// What is what the order does, for people: "mute of errors", "limit 20/30m of group/team-a".
-func (o Order) What() string {
+// Describe names the order: "mute of errors", "limit 20/30m of group/team-a".
+func (o Order) Describe() string {
 	if o.Kind == Mute {
 		return "mute of " + o.Target
 	}
@@ -65,14 +65,14 @@ type content struct {
 	Limit  string `json:"limit,omitempty"`
 }
 
-// NewMute is an order to drop what matches a pattern. The error says what is wrong with the pattern, who or
-// why.
+// NewMute returns an order to drop events that match a pattern. The error names the invalid pattern, author or
+// reason.
 func NewMute(categories, by, reason string) (Order, error) {
 	return checked(Order{Kind: Mute, Target: categories, By: by, Reason: reason})
 }
 
-// NewLimit is an order to apply a limit to a scope. The error says what is wrong with the scope, the limit,
-// who or why.
+// NewLimit returns an order to apply a limit to a scope. The error names the invalid scope, limit, author or
+// reason.
 func NewLimit(scope, limit, by, reason string) (Order, error) {
 	return checked(Order{Kind: Limit, Target: scope, Limit: limit, By: by, Reason: reason})
 }
@@ -104,7 +104,7 @@ func checked(o Order) (Order, error) {
 	return o, checkText("who", o.By, LongestBy)
 }
 
-// checkText returns what is wrong with a text that is shown to people.
+// checkText checks a text that operators read.
 func checkText(name, text string, longest int) error {
 	switch {
 	case term.Printable(text) != text:
@@ -118,24 +118,24 @@ func checkText(name, text string, longest int) error {
 
 // The forms of a scope.
 const (
-	globalScope   = "global"
-	groupPrefix   = "group/"
-	categoryScope = "category/"
+	GlobalScope    = "global"
+	GroupPrefix    = "group/"
+	CategoryPrefix = "category/"
 )
 
-// ParseScope reads "global", "group/NAME" or "category/NAME". The error says what is wrong and what was
-// expected.
+// ParseScope reads "global", "group/NAME" or "category/NAME". The error names the fault and the
+// expected form.
 func ParseScope(text string) (ratelimit.Scope, error) {
-	if text == globalScope {
+	if text == GlobalScope {
 		return ratelimit.Scope{}, nil
 	}
-	if name, found := strings.CutPrefix(text, groupPrefix); found {
+	if name, found := strings.CutPrefix(text, GroupPrefix); found {
 		if err := ratelimit.CheckGroup(name); err != nil {
 			return ratelimit.Scope{}, fmt.Errorf("group %.200q %w", name, err)
 		}
 		return ratelimit.Scope{Group: name}, nil
 	}
-	if name, found := strings.CutPrefix(text, categoryScope); found {
+	if name, found := strings.CutPrefix(text, CategoryPrefix); found {
 		if pattern.HasWildcard(name) {
 			return ratelimit.Scope{}, fmt.Errorf(
 				"category %.200q is a pattern, expected the name of one category, such as errors", name)
@@ -153,10 +153,10 @@ func ParseScope(text string) (ratelimit.Scope, error) {
 // valueShape is "<since> <until> <the rest>".
 var valueShape = regexp.MustCompile(`(?s)^(\d{1,16}) (\d{1,16}) (.*)$`)
 
-// longestContent is how many bytes of JSON an order can have: each character may be escaped.
+// longestContent bounds the JSON of an order in bytes: each character may be escaped.
 const longestContent = 8 << 10
 
-// decodeOrder reads a field of the hash. The error says what is wrong with it.
+// decodeOrder reads a field of the hash. The error names the fault.
 func decodeOrder(field, value string) (Order, error) {
 	kind, target, _ := strings.Cut(field, " ")
 	parts := valueShape.FindStringSubmatch(value)

@@ -1,24 +1,21 @@
-// Package steering is what operators ask for while workers run: to drop what matches a pattern (a mute), or
-// to apply another limit to a scope (a temporary limit). Each ends by itself.
+// Package steering holds the overrides that operators set while workers run: a mute drops the events that
+// match a pattern, and a temporary limit replaces the limit of a scope. Each ends by itself.
 //
-// All of it is one hash in Redis. lua/steer.lua changes it and gives each change a higher version. The flush
-// of counts, which each replica makes every second anyway, brings back the version; a replica that knows
-// another one reads the hash once. So all replicas follow within two seconds and nothing polls. The ends are
-// kept by the clock of Redis, as each replica has last seen it: an entry ends at its time also while Redis is
-// unavailable.
+// All overrides are one hash in Redis. lua/steer.lua changes the hash and gives each change a higher version.
+// Each replica polls the version once a second and reads the hash if the version is new, so a change is in
+// force everywhere within two seconds. Ends are kept by Redis's clock as the replica last saw it: an override
+// ends in time even while Redis is unavailable.
 //
-// A replica that finds no hash, or an older version than it knows, puts back the hash as it has read it. The
-// hash stays for longer than any entry lasts, also when the last one has ended or was cleared: so nothing
-// that was cleared comes back. A version is the time of its change, not a count: a count could repeat one
-// that was lost, and a replica that knows the lost one would miss the change.
+// If a replica finds no hash, or an older version than it knows, it restores the hash as it last read it. The
+// hash outlives its last entry by more than an entry can last, so a cleared override does not come back. A
+// version is the time of its change rather than a count: a count could repeat a lost one, and a replica that
+// knows the lost one would miss the change.
 //
-// Not covered: a change that no replica has read is lost with the store. In the second after a loss, before
-// a replica has put its copy back, a change replaces all that was lost, "mute end" finds nothing, and a
-// replica that has missed the last change may put back what was just cleared, until another one's next flush.
+// Two things are not covered. A change that no replica has read is lost with the store. In the second after a
+// loss, before a replica has restored its copy, a change replaces all lost overrides, "mute end" finds
+// nothing, and a replica that missed the last change may restore an override that was just cleared, until
+// another replica polls.
 //
-// What is read from Redis counts as written by anybody: each entry is checked, and one that is not valid is
-// skipped and logged.
-//
-// Reading order: order.go (what can be asked for, and how it is stored), store.go (the hash), follow.go (what
-// is in force).
+// Any client of Redis may have written the hash: each entry is checked, and an invalid one is skipped
+// and logged.
 package steering

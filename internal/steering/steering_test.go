@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/status/stats"
 	"notifier/internal/steering"
 	"notifier/test/kit"
 	"notifier/test/redistest"
@@ -23,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	kit.QuietRedis()
-	goleak.VerifyTestMain(m)
+	redistest.Main(m)
 }
 
 const key = "{n}:steering"
@@ -74,7 +72,7 @@ func (w *world) read() steering.State {
 	return state
 }
 
-// limits notes what a follower asks for.
+// limits notes the limits that a follower applies.
 type limits struct {
 	mu  sync.Mutex
 	now ratelimit.Temporary
@@ -92,7 +90,7 @@ func (l *limits) current() ratelimit.Temporary {
 	return l.now
 }
 
-// replica is a follower, with what it has logged and asked for.
+// replica is a follower with its log and its limits.
 type replica struct {
 	*steering.Follower
 	w      *world
@@ -109,12 +107,8 @@ func (w *world) replica() *replica {
 	return r
 }
 
-// flush does what a flush of counts does.
-func (r *replica) flush() {
-	r.w.Helper()
-	state := r.w.read()
-	r.Follow(r.w.Context(), stats.Flushed{Now: state.Now, Version: state.Version})
-}
+// flush polls, as Run does every second.
+func (r *replica) flush() { r.Poll(r.w.Context()) }
 
 func (r *replica) muted(category string) bool {
 	_, muted := r.Muted(category)
@@ -146,7 +140,7 @@ func TestWhatIsSetIsReadBack(t *testing.T) {
 	}
 }
 
-// What has ended, and what is not ours, is removed with the next change; it never fills the hash.
+// The next change removes entries that have ended and foreign fields, so they never fill the hash.
 func TestWhatHasEndedIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
@@ -154,7 +148,7 @@ func TestWhatHasEndedIsRemoved(t *testing.T) {
 	kit.Check(t, w.client.HSet(t.Context(), key, "mute old", fmt.Sprintf("%d %d {}", past-1000, past), "junk", "x", "mute b", "").Err())
 	w.mute("c", time.Hour)
 	fields := w.client.HKeys(t.Context(), key).Val()
-	if len(fields) != 4 || strings.Contains(strings.Join(fields, ","), "old") || strings.Contains(strings.Join(fields, ","), "junk") {
+	if len(fields) != 3 || strings.Contains(strings.Join(fields, ","), "old") || strings.Contains(strings.Join(fields, ","), "junk") {
 		t.Errorf("%q", fields)
 	}
 }
@@ -227,7 +221,7 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// A hash that is none of ours is not read, and what is known stays in force.
+// A huge hash, which steer.lua cannot have written, is not read. The known overrides stay in force.
 func TestAHugeHashIsNotRead(t *testing.T) {
 	w := newWorld(t)
 	w.mute("a", time.Hour)
@@ -242,7 +236,7 @@ func TestAHugeHashIsNotRead(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for range 3 {
-		r.Follow(t.Context(), stats.Flushed{Now: time.Now(), Version: 9_000_000_000_000_000})
+		r.flush()
 	}
 	if !r.muted("a") {
 		t.Error("what was known is forgotten")

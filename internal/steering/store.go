@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/status/stats"
+	"notifier/internal/ratelimit"
 	"notifier/lua"
 )
 
@@ -28,42 +28,58 @@ type Store struct {
 
 // NewStore returns a Store that uses an open client; namespace as for ratelimit.New.
 func NewStore(client redis.UniversalClient, namespace string) (*Store, error) {
-	keys, err := stats.NewKeys(namespace)
-	if err != nil {
+	if err := ratelimit.ValidateNamespace(namespace); err != nil {
 		return nil, err
 	}
-	return &Store{redis: client, key: keys.Steering(), now: redis.NewScript(lua.Now),
+	return &Store{redis: client, key: "{" + namespace + "}:steering", now: redis.NewScript(lua.Now),
 		steer: redis.NewScript(lua.Steer)}, nil
 }
 
-// State is the hash as it was read once. It is immutable.
+// State is one reading of the hash. It is immutable.
 type State struct {
 	Now     time.Time // by the clock of Redis
 	Version int64     // 0: there is no hash
 	Orders  []Order   // the valid ones, also those that have ended; by kind, then by target
-	Invalid []string  // what was skipped, and why; a few
+	Invalid []string  // a few of the skipped entries, with the reason
 
-	born string
+	version string // the field as text; steer.lua writes a number
 }
 
-// The fields that are no orders. bornField is the version that the hash began with: only v0.1.0 reads it.
+// The fields that are no orders. Only v0.2.0 writes bornField, and nothing reads it.
 const (
 	versionField = "version"
 	bornField    = "born"
 )
 
-// highestVersion is the highest that lua/steer.lua and lua/flush.lua read exactly.
+// highestVersion is the highest that lua/steer.lua reads exactly.
 const highestVersion = 1<<53 - 1
 
-// mostInvalid is how many invalid entries are described; mostFields is what a hash of ours cannot exceed.
 const (
-	mostInvalid = 5
-	mostFields  = MostOrders + 2
+	mostInvalid = 5              // entries that State.Invalid describes
+	mostFields  = MostOrders + 2 // of a hash that lua/steer.lua wrote
 )
 
 // ErrFull is the error when there are MostOrders already.
 var ErrFull = fmt.Errorf("there are %d mutes and limits already, expected at most so many; remove one first",
 	MostOrders)
+
+// poll reads the clock and the version field in one round trip. The field is empty if there is no hash. The
+// error is of the clock: a key of another type is for Read to report.
+func (s *Store) poll(ctx context.Context) (now time.Time, version string, err error) {
+	pipe := s.redis.Pipeline()
+	clock := s.now.Eval(ctx, pipe, []string{s.key})
+	field := pipe.HGet(ctx, s.key, versionField)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	micros, err := clock.Int64()
+	if err != nil {
+		return time.Time{}, "", fmt.Errorf("redis: cannot read the time: %w", err)
+	}
+	version, err = field.Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		version = err.Error()
+	}
+	return time.UnixMicro(micros).UTC(), version, nil
+}
 
 // Read reads the hash. An error means that Redis is unavailable, or that the key is not one of ours.
 func (s *Store) Read(ctx context.Context) (State, error) {
@@ -92,10 +108,9 @@ func (s *Store) Read(ctx context.Context) (State, error) {
 }
 
 func decodeState(fields map[string]string) State {
-	state := State{born: fields[bornField]}
-	if version, err := strconv.ParseInt(fields[versionField], 10, 64); err == nil &&
-		version <= highestVersion {
-		state.Version = version // another text is no version: nobody can follow it
+	state := State{version: fields[versionField]}
+	if version, err := strconv.ParseInt(state.version, 10, 64); err == nil && version <= highestVersion {
+		state.Version = version
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if field == versionField || field == bornField {
@@ -116,7 +131,7 @@ func decodeState(fields map[string]string) State {
 	return state
 }
 
-// InForce are the orders of these kinds that have not ended at a time.
+// InForce returns the orders of these kinds that have not ended at a time.
 func (s State) InForce(at time.Time, kinds ...Kind) []Order {
 	var orders []Order
 	for _, o := range s.Orders {
@@ -128,8 +143,8 @@ func (s State) InForce(at time.Time, kinds ...Kind) []Order {
 }
 
 // Set stores an order of NewMute or NewLimit for a time, Shortest to Longest, in whole microseconds. It
-// replaces one with the same target. It returns the order with its times, and the version that replicas have
-// to follow. The error is ErrFull, or means that Redis is unavailable; then the order may be in force.
+// replaces one with the same target. It returns the order with its times, and the version of the change. The
+// error is ErrFull, or means that Redis is unavailable; then the order may be in force.
 func (s *Store) Set(ctx context.Context, o Order, length time.Duration) (Order, int64, error) {
 	if length < Shortest || length > Longest {
 		return Order{}, 0, fmt.Errorf("duration %s, expected %s to %s", length, Shortest, Longest)
@@ -150,15 +165,15 @@ func (s *Store) Set(ctx context.Context, o Order, length time.Duration) (Order, 
 	return o, reply.version, nil
 }
 
-// Clear ends an order, and reports whether there was one and the version that replicas have to follow.
+// Clear ends an order. It reports whether there was one, and returns the version of the change.
 func (s *Store) Clear(ctx context.Context, kind Kind, target string) (found bool, version int64, err error) {
 	reply, err := s.change(ctx, s.redis, "clear", Order{Kind: kind, Target: target}.field())
 	return reply.status == 1, reply.version, err
 }
 
-// putBack stores what a replica has read, if there is no hash or an older version. It may be repeated.
+// putBack restores a reading if there is no hash, or an older version. Repeating it is harmless.
 func (s *Store) putBack(ctx context.Context, client redis.Scripter, known State) (restored bool, err error) {
-	arguments := []any{"restore", strconv.FormatInt(known.Version, 10), bornField, known.born}
+	arguments := []any{"restore", strconv.FormatInt(known.Version, 10)}
 	for _, o := range known.Orders {
 		arguments = append(arguments, o.field(), o.value)
 	}
@@ -166,7 +181,7 @@ func (s *Store) putBack(ctx context.Context, client redis.Scripter, known State)
 	return reply.status == 1, err
 }
 
-// reply is what lua/steer.lua answers.
+// reply is the reply of lua/steer.lua.
 type reply struct{ status, now, version, until int64 }
 
 func (s *Store) change(ctx context.Context, client redis.Scripter, arguments ...any) (reply, error) {

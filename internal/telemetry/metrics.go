@@ -1,12 +1,12 @@
-// Package telemetry measures one worker: Prometheus metrics of what happened and of what is the case, and an
-// OpenTelemetry span for each settled event.
+// Package telemetry measures one worker: Prometheus metrics, and an OpenTelemetry span for each settled event.
 //
-// It takes what the worker reports about settled events, and wraps the limiter and the poster to time them.
-// The worker knows nothing of it; and it knows nothing of settings, except the OTEL_* variables: it
-// reads those about the exporter, and the OpenTelemetry library the others.
+// Counters and histograms are updated as the worker settles events, and as its calls of the limiter and of Slack
+// return. The worker does not know this package; wrappers time its calls. The gauges are collected at each
+// scrape from the replica's snapshot, which makes no request, and from Redis, which all scrapes of a few seconds
+// share. A value that is unknown is absent from /metrics.
 //
-// Reading order: metrics.go (what is counted), timing.go (the wrappers), gauges.go and streams.go (what is
-// asked at each scrape), tracing.go (spans), otlp.go (their exporter).
+// The package reads no setting except the OTEL_* variables of the exporter. The OpenTelemetry library reads the
+// others.
 package telemetry
 
 import (
@@ -23,12 +23,11 @@ import (
 	"notifier/internal/outcome"
 )
 
-// mostCategories bounds the values of the category label: publishers choose the names, and each is a time
+// maxCategories bounds the values of the category label: publishers choose the names, and each is a time
 // series.
-const mostCategories = 100
+const maxCategories = 100
 
-// Metrics is what /metrics shows of one worker, in a registry of its own. What happens is counted as it
-// happens; what is the case is asked at each scrape, see AddGauges. It is safe for concurrent use.
+// Metrics holds the metrics of one worker, in a registry of its own. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 
@@ -78,7 +77,7 @@ func New() *Metrics {
 		categories: map[string]bool{},
 	}
 	for _, reason := range outcome.Undecodable() {
-		m.skipped.WithLabelValues(reason) // it begins with 0: a counter that appears with 1 has not increased
+		m.skipped.WithLabelValues(reason) // a counter that appears with 1 has not increased
 	}
 	m.registry.MustRegister(m.events, m.skipped, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -90,7 +89,7 @@ func (m *Metrics) Observe(batch []result.Sum) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, sum := range batch {
-		m.events.WithLabelValues(sum.Outcome, sum.Reason, m.label(sum.Category)).Add(float64(len(sum.Results)))
+		m.events.WithLabelValues(sum.Kind.Outcome, sum.Kind.Reason, m.label(sum.Kind.Category)).Add(float64(len(sum.Results)))
 		for _, r := range sum.Results {
 			if r.NoLetter {
 				m.skipped.WithLabelValues(r.Reason).Inc()
@@ -108,16 +107,16 @@ func (m *Metrics) decided(batch int, took time.Duration) {
 	m.decisionBatch.Observe(float64(batch))
 }
 
-// posted counts one post; the result is "ok" or a class of failure, in one word.
+// posted counts one post. The result is "ok" or a class of failure.
 func (m *Metrics) posted(result string, took time.Duration) {
 	m.postTime.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// label is the name of the category, or outcome.OtherCategories past the first ones; mu is held.
+// label returns the name of the category, or outcome.OtherCategories past the first ones. mu is held.
 func (m *Metrics) label(category string) string {
 	category = labelOf(category)
 	if !m.categories[category] {
-		if len(m.categories) >= mostCategories {
+		if len(m.categories) >= maxCategories {
 			return outcome.OtherCategories
 		}
 		m.categories[category] = true
@@ -125,8 +124,7 @@ func (m *Metrics) label(category string) string {
 	return category
 }
 
-// labelOf is the name of a category or a group as a label, which must be UTF-8: the category of a dead event
-// need not be.
+// labelOf returns the category as a label, which must be UTF-8. The category of a dead event may be other bytes.
 func labelOf(category string) string {
 	return strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD")
 }

@@ -11,7 +11,7 @@ import (
 	"notifier/internal/outcome"
 )
 
-// scrape is what Prometheus would read.
+// scrape returns the text that Prometheus reads.
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	recorder := httptest.NewRecorder()
@@ -45,13 +45,13 @@ func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 // Publishers choose the categories, and each would be a time series.
 func TestMetricsHaveABoundedNumberOfCategories(t *testing.T) {
 	m := New()
-	for i := range mostCategories + 50 {
+	for i := range maxCategories + 50 {
 		observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: fmt.Sprintf("category-%d", i)}})
 	}
 	observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: "category-0"}})
 	got := scrape(t, m)
-	if n := strings.Count(got, "\nnotifier_events_total{"); n != mostCategories+1 {
-		t.Errorf("%d time series, expected %d", n, mostCategories+1)
+	if n := strings.Count(got, "\nnotifier_events_total{"); n != maxCategories+1 {
+		t.Errorf("%d time series, expected %d", n, maxCategories+1)
 	}
 	for _, want := range []string{`{category="_other",outcome="sent",reason=""} 50`, `{category="category-0",outcome="sent",reason=""} 2`} {
 		if !strings.Contains(got, want) {
@@ -66,5 +66,15 @@ func TestMetricsTakeAnyCategory(t *testing.T) {
 	observe(m, &result.Result{Outcome: outcome.Dead, Reason: "malformed", Event: event.Event{Category: "a\xff"}})
 	if got := scrape(t, m); !strings.Contains(got, `category="a�"`) {
 		t.Errorf("no series of it in:\n%s", got)
+	}
+}
+
+// TestNoPublisherCountsAsTheOthers publishes to a category of the reserved name.
+func TestNoPublisherCountsAsTheOthers(t *testing.T) {
+	m := New()
+	observe(m, &result.Result{Outcome: outcome.Sent, Event: event.Event{Category: "_other"}})
+	got := scrape(t, m)
+	if !strings.Contains(got, `{category="__other",outcome="sent",reason=""} 1`) || strings.Contains(got, `category="_other"`) {
+		t.Errorf("the publisher's category is mixed with the reserved one:\n%s", got)
 	}
 }

@@ -24,10 +24,9 @@ import (
 )
 
 // otlpClient sends spans to a collector, by OTLP over HTTP with protobuf. OpenTelemetry's own client for that
-// brings gRPC and its gateway into the program, and its errors show what the collector answers.
+// brings gRPC and its gateway into the program, and its errors quote the collector's response.
 //
-// No error of it shows more of the collector's address than scheme and host, nor a header, nor what the
-// collector answers.
+// Errors show the scheme and the host of the collector's address, and no header nor any of its response.
 type otlpClient struct {
 	endpoint string // with its path; it may hold a user and a password
 	headers  http.Header
@@ -37,9 +36,8 @@ type otlpClient struct {
 }
 
 // newOTLPClient makes a client from the OTEL_EXPORTER_OTLP_* variables. variable returns the name of the
-// variable for the traces, or else the one for all signals, and its value. The error is all that is wrong,
-// joined as by errors.Join: each names the variable and what was expected, but not the value, which can be a
-// secret.
+// variable for the traces, or else the one for all signals, and its value. All errors are joined; each names
+// the variable and the expected form, but not the value, which can be a secret.
 func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClient, error) {
 	c := &otlpClient{timeout: 10 * time.Second, headers: http.Header{}}
 	var wrong []error
@@ -112,7 +110,7 @@ func (c *otlpClient) setHeaders(name, list string) error {
 	return nil
 }
 
-// otlpTLS reads the files that the variables name; nil: what the system trusts.
+// otlpTLS reads the files that the variables name. Without any, the system's roots count.
 func otlpTLS(variable func(suffix string) (name, value string)) (*tls.Config, error) {
 	trust := &tls.Config{}
 	if name, file := variable("CERTIFICATE"); file != "" {
@@ -145,9 +143,9 @@ func (c *otlpClient) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client. What may pass is tried again until the timeout is over.
+// UploadTraces implements otlptrace.Client. It repeats attempts that may succeed later, within the timeout.
 func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
-	// On the wire it is the same as collector/trace/v1's ExportTraceServiceRequest, whose package brings gRPC.
+	// The bytes equal an ExportTraceServiceRequest; the package of that type would bring gRPC.
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return otlpError("the spans cannot be encoded")
@@ -167,7 +165,7 @@ func (c *otlpClient) UploadTraces(ctx context.Context, spans []*tracepb.Resource
 		errors.As(err, &reason)
 		return struct{}{}, err
 	}, backoff.WithMaxElapsedTime(c.timeout))
-	if err != nil { // it may be that of ctx, and then the last attempt's reason explains more
+	if err != nil { // the reason of the last attempt explains more than an error of ctx
 		return reason
 	}
 	return nil
@@ -210,7 +208,7 @@ func (c *otlpClient) upload(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// otlpError is an error of which every word may be shown.
+// otlpError is an error without secrets.
 type otlpError string
 
 func (e otlpError) Error() string { return string(e) }

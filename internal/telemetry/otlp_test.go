@@ -24,7 +24,6 @@ func variables(values map[string]string) func(string) (string, string) {
 	return func(suffix string) (string, string) { return "OTEL_EXPORTER_OTLP_" + suffix, values[suffix] }
 }
 
-// oneSpan is what is uploaded.
 func oneSpan() []*tracepb.ResourceSpans {
 	return []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{{Name: "notification"}}}}}}
 }
@@ -60,7 +59,7 @@ func TestSpansAreUploadedAsTheVariablesAsk(t *testing.T) {
 	}
 }
 
-// What passes is tried again; what does not, and a redirect, which would take the headers along, is not.
+// A redirect is final: it would take the headers along.
 func TestAnUploadIsTriedAgainWhereThatMayHelp(t *testing.T) {
 	for name, test := range map[string]struct {
 		status   int
@@ -89,7 +88,7 @@ func TestAnUploadIsTriedAgainWhereThatMayHelp(t *testing.T) {
 	}
 }
 
-// hidden is in every place of the variables, and of a collector's answer, that can hold a secret.
+// hidden stands for a secret, in the variables and in the collector's responses.
 const hidden = "hunter2marker"
 
 func TestErrorsOfUploadsShowNoSecret(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 	"notifier/internal/slackout"
 )
 
-// TimeLimiter is the limiter, with its script calls timed.
+// TimeLimiter wraps a limiter and times its script calls.
 func (m *Metrics) TimeLimiter(limiter consume.Limiter) consume.Limiter {
 	return timedLimiter{limiter, m}
 }
 
-// TimePoster is the poster, with its posts timed.
+// TimePoster wraps a poster and times its posts.
 func (m *Metrics) TimePoster(slack post.Slack) post.Slack { return timedPoster{slack, m} }
 
 type timedLimiter struct {

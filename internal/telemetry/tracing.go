@@ -24,10 +24,10 @@ import (
 	"notifier/internal/outcome"
 )
 
-// tracingEnd is how long a stopping worker tries to export its last spans.
+// tracingEnd bounds the export of the last spans when a worker stops.
 const tracingEnd = 2 * time.Second
 
-// Tracing makes one span of each settled event, from its publication through the decision to Slack's answer.
+// Tracing makes one span of each settled event, from its publication through the decision to Slack's reply.
 // The span is a child of the one that the publisher names in W3C's traceparent header. Tracing is on where
 // the standard OTEL_* variables name an exporter; spans that cannot be exported are lost, and events never
 // wait for them.
@@ -52,14 +52,14 @@ func tracingWanted() bool {
 		os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// CheckTracing is what is wrong with the OTEL_* variables, joined as by errors.Join: "VARIABLE: what is
-// wrong, expected ...".
+// CheckTracing returns the problems of the OTEL_* variables, a line each: the variable, the problem and the
+// expected value. It quotes no value that can be a secret.
 func CheckTracing() error {
 	_, err := exporterClient()
 	return err
 }
 
-// exporterClient is the client of the exporter that the variables name; nil: tracing is off.
+// exporterClient returns a client of the exporter that the variables name, or nil if tracing is off.
 func exporterClient() (*otlpClient, error) {
 	if !tracingWanted() {
 		return nil, nil
@@ -71,21 +71,21 @@ func exporterClient() (*otlpClient, error) {
 	return client, err
 }
 
-// StartTracing reads the OTEL_* variables; nil where tracing is off. Its error describes what is wrong with
-// them.
+// StartTracing reads the OTEL_* variables. It returns nil if tracing is off. If the variables cannot be used, it
+// returns nil and the problems, and the caller works without traces.
 func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 	client, err := exporterClient()
 	if client == nil {
 		return nil, err
 	}
-	// What the library itself would log about settings that it cannot read can contain secrets: headers, URLs.
+	// The library would log settings that it cannot read, and they can contain secrets: headers, URLs.
 	otel.SetLogger(logr.Discard())
 	otel.SetErrorHandler(
 		otel.ErrorHandlerFunc(func(err error) { log.Warn("spans are lost", zap.Error(showable(err))) }),
 	)
 	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
-		return nil, err
+		return nil, showable(err)
 	}
 	name := resource.NewSchemaless(
 		attribute.String("service.name", "notifier"),
@@ -97,7 +97,7 @@ func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 		described, err = resource.Merge(resource.Default(), name) // its own default would be unknown_service
 	}
 	if err != nil {
-		return nil, err
+		return nil, showable(err)
 	}
 	return tracingTo(
 		sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described)),
@@ -113,7 +113,7 @@ func otlpVariable(suffix string) (name, value string) {
 	return name, os.Getenv(name)
 }
 
-// showable is an error of the exporter, which has no secret in it. Those of the library can quote a variable.
+// showable returns an error of our exporter, which holds no secret. Errors of the library can quote a variable.
 func showable(err error) error {
 	var own otlpError
 	if errors.As(err, &own) {
@@ -135,6 +135,7 @@ func (t *Tracing) Observe(s *result.Result) {
 	if t == nil {
 		return
 	}
+	record := s.Record()
 	ctx := t.propagator.Extract(context.Background(), headerCarrier(s.Header))
 	_, span := t.tracer.Start(
 		ctx,
@@ -143,12 +144,12 @@ func (t *Tracing) Observe(s *result.Result) {
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
 			attribute.String("messaging.system", "nats"),
-			text("messaging.destination.name", s.Event.Subject),
-			text("notifier.event_id", s.Event.ID),
-			text("notifier.category", s.Event.Category),
-			attribute.String("notifier.outcome", s.Outcome),
-			attribute.String("notifier.reason", s.Reason),
-			attribute.Int("notifier.attempts", s.Attempts),
+			text("messaging.destination.name", record.Subject),
+			text("notifier.event_id", record.EventID),
+			text("notifier.category", record.Category),
+			attribute.String("notifier.outcome", record.Outcome),
+			attribute.String("notifier.reason", record.Reason),
+			attribute.Int("notifier.attempts", record.Attempts),
 		),
 	)
 	if !s.Decided.IsZero() {
@@ -157,11 +158,11 @@ func (t *Tracing) Observe(s *result.Result) {
 	if !s.Posted.IsZero() {
 		span.AddEvent("post begun", trace.WithTimestamp(s.Posted))
 	}
-	if s.Outcome == outcome.Dead {
-		span.SetStatus(codes.Error, s.Reason)
+	if record.Outcome == outcome.Dead {
+		span.SetStatus(codes.Error, record.Reason)
 	}
 	end := time.Now()
-	if s.Outcome == outcome.Sent {
+	if record.Outcome == outcome.Sent {
 		end = s.Event.Published.Add(s.Latency)
 	}
 	span.End(trace.WithTimestamp(end))
@@ -173,17 +174,17 @@ func text(key, value string) attribute.KeyValue {
 	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
 }
 
-// Stop exports what is left, for two seconds at most.
+// Stop exports the last spans, for two seconds at most.
 func (t *Tracing) Stop() {
 	if t == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), tracingEnd)
 	defer cancel()
-	_ = t.provider.Shutdown(ctx) // the error handler has logged what was lost
+	_ = t.provider.Shutdown(ctx) // the error handler has logged lost spans
 }
 
-// headerCarrier reads NATS headers, whose names publishers spell as they like.
+// headerCarrier reads NATS headers. Publishers spell their names in any case.
 type headerCarrier map[string][]string
 
 // Get implements propagation.TextMapCarrier.

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// This file is the one place that knows which characters of foreign text are unsafe: those that a terminal
-// obeys (control characters, C1 among them), those that reorder what is around them (bidirectional controls),
-// those that begin a line without looking like it (U+2028, U+2029), and those that nobody sees (zero width,
-// byte-order marks). unicode.IsPrint is false for all of them.
+// This file is the one place that knows the unsafe characters of foreign text: those that a terminal obeys
+// (control characters, C1 among them), those that reorder their surroundings (bidirectional controls), those
+// that begin a line without looking like it (U+2028, U+2029), and invisible ones (zero width, byte-order
+// marks). unicode.IsPrint is false for all of them.
 
 // longestCell bounds a cell of a table, in characters.
 const longestCell = 100
@@ -58,9 +58,9 @@ var reorders = &unicode.RangeTable{
 	R16: []unicode.Range16{{Lo: 0x202A, Hi: 0x202E, Stride: 1}, {Lo: 0x2066, Hi: 0x2069, Stride: 1}},
 }
 
-// Message removes from the text of a message what could change how the rest of it is shown: embeddings,
-// overrides and isolates, and control characters but tabs and line ends. U+2028 and U+2029 become line ends.
-// Right-to-left text needs none of them and stays as it is; so do joiners, which emoji and some scripts need.
+// Message removes the characters that change how the rest of a message is shown: embeddings, overrides and
+// isolates, and control characters except tabs and line ends. U+2028 and U+2029 become line ends.
+// Right-to-left text needs none of them and is unchanged; so are joiners, which emoji and some scripts need.
 // The result is valid UTF-8, each invalid byte replaced by U+FFFD.
 func Message(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -91,7 +91,7 @@ func Unescaped(out io.Writer) io.Writer {
 	return out
 }
 
-// Write reports the length of what it was given, as the caller of a writer expects.
+// Write returns len(lines), as io.Writer requires, however long the escaped text is.
 func (e escaper) Write(lines []byte) (int, error) {
 	if escaped := escape(lines); escaped != nil {
 		_, err := e.out.Write(escaped)
@@ -100,15 +100,15 @@ func (e escaper) Write(lines []byte) (int, error) {
 	return e.out.Write(lines)
 }
 
-// printablePrefix is how many bytes at the start of a text are printable ASCII, looked at eight at a time: a
-// worker in a storm writes megabytes of them.
+// printablePrefix counts the printable ASCII bytes at the start of a text. It tests eight at a time, because
+// a worker in a storm writes megabytes.
 func printablePrefix(text []byte) int {
 	const each, tops = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
 		word := binary.LittleEndian.Uint64(text[n:])
 		// The top bit of a byte is set in the first if it is below a space or above 0x9f, in the second if it is
-		// above 0x7e. What a byte carries into the next one can only set more.
+		// above 0x7e. A carry into the next byte can only set more bits.
 		if ((word-' '*each)|(word+each))&tops != 0 {
 			break
 		}
@@ -149,9 +149,8 @@ func escape(lines []byte) []byte {
 	return append(escaped, lines[kept:]...)
 }
 
-// Bytes is what a publisher sent as a terminal can show it, character by character: each byte that is no part
-// of valid UTF-8 as \xff, each unsafe character as in Go, \x1b or \u202e. Tabs and line ends (\n) are not
-// changed.
+// Bytes shows a publisher's data in a terminal, character by character: each invalid byte as \xff, each
+// unsafe character as in Go, \x1b or \u202e. Tabs and line ends (\n) are not changed.
 func Bytes(data []byte) string {
 	var shown strings.Builder
 	shown.Grow(len(data))
@@ -171,7 +170,7 @@ func Bytes(data []byte) string {
 	return shown.String()
 }
 
-// NewJSON returns an encoder of one value per line, for scripts and for whoever looks at it in a terminal.
+// NewJSON returns an encoder of one value per line, safe for scripts and for terminals.
 func NewJSON(out io.Writer) *json.Encoder {
 	encoder := json.NewEncoder(Escaper(out))
 	encoder.SetEscapeHTML(false) // as the log

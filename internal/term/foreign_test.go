@@ -12,8 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// hostile has one of each kind: an escape sequence, DEL, C1, an override, an isolate, a mark, a separator, a
-// zero width, a byte-order mark, a tag, an invalid byte. And text that is none of them.
+// hostile has one character of each kind: an escape sequence, DEL, C1, an override, an isolate, a mark, a
+// separator, a zero width, a byte-order mark, a tag, an invalid byte. It ends with harmless text.
 const (
 	hostile      = "a\x1b[2J\x7f\u009b31m\u202egpj\u2066x\u200f\u2028y\u200b\ufeff\U000e0001\xffé שלום 👩"
 	hostileShown = "a?[2J??31m?gpj?x??y????é שלום 👩"
@@ -43,7 +43,7 @@ func TestForeignText(t *testing.T) {
 	}
 }
 
-// TestMessagesStayReadable: what reorders a text goes, and what text needs stays.
+// Message removes reordering characters and keeps the ones that scripts need.
 func TestMessagesStayReadable(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -82,7 +82,7 @@ func checkPrintable(t *testing.T, text string) {
 	}
 }
 
-// FuzzForeign holds each way out to what it promises.
+// FuzzForeign checks the guarantees of each function.
 func FuzzForeign(f *testing.F) {
 	f.Add(hostile)
 	f.Add("\\\u202e\r\n\t\xf0\x9f\x91")
@@ -113,7 +113,7 @@ func FuzzForeign(f *testing.F) {
 	})
 }
 
-// What Bytes shows has nothing that a terminal obeys, and shows which bytes there were.
+// Bytes shows no terminal sequence, and its result identifies the original bytes.
 func TestBytes(t *testing.T) {
 	for given, want := range map[string]string{
 		"":                           "",

@@ -1,8 +1,7 @@
 // Package term formats text for people at a terminal: colours, tables, sizes, durations, plurals, and foreign
 // text that must not control the terminal.
 //
-// It does not know what it formats: nothing here belongs to events, limits or settings. JSON for scripts is
-// written where the data is.
+// It knows nothing of events, limits or settings. The packages that own the data write JSON for scripts.
 package term
 
 import (
@@ -10,14 +9,14 @@ import (
 	"os"
 )
 
-// Screen is how a command may write: with colours, and over what it wrote before, only where a person is
-// watching. The zero Screen is plain text.
+// Screen describes an output: whether a command may use colours and overwrite its earlier output. The zero
+// Screen is plain text.
 type Screen struct {
 	Terminal bool // the output is a terminal
 	Colours  bool // and NO_COLOR is not set (https://no-color.org)
 }
 
-// ScreenOf looks at what out is, or the writer behind an Escaper.
+// ScreenOf inspects out, or the writer behind an Escaper.
 func ScreenOf(out io.Writer) Screen {
 	file, ok := Unescaped(out).(*os.File)
 	if !ok {
@@ -34,9 +33,7 @@ type Colour string
 // Colours.
 const (
 	Red    Colour = "31"
-	Green  Colour = "32"
 	Yellow Colour = "33"
-	Bold   Colour = "1"
 )
 
 // Paint colours a text, where there are colours.
@@ -47,7 +44,7 @@ func (s Screen) Paint(colour Colour, text string) string {
 	return "\x1b[" + string(colour) + "m" + text + "\x1b[0m"
 }
 
-// Clear makes what follows replace what is on the screen.
+// Clear returns the sequence that clears the screen.
 func (s Screen) Clear() string {
 	if !s.Terminal {
 		return ""

@@ -13,7 +13,6 @@ const columnGap = 3
 // Table writes rows as aligned columns when it is flushed.
 type Table struct {
 	out     io.Writer
-	indent  string
 	numbers bool
 	rows    [][]string
 }
@@ -25,20 +24,11 @@ func NewTable(out io.Writer) *Table { return &Table{out: out} }
 // others.
 func NewNumberTable(out io.Writer) *Table { return &Table{out: out, numbers: true} }
 
-// Indent puts a text before each row that follows.
-func (t *Table) Indent(text string) *Table {
-	t.indent = text
-	return t
-}
-
-// Row adds a row. What is not printable in a cell becomes a question mark.
+// Row adds a row. Unprintable characters become question marks.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
 		row[i] = Printable(fmt.Sprint(cell))
-	}
-	if len(row) > 0 {
-		row[0] = t.indent + row[0]
 	}
 	t.rows = append(t.rows, row)
 }

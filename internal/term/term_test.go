@@ -50,11 +50,11 @@ func TestWords(t *testing.T) {
 func TestTables(t *testing.T) {
 	t.Parallel()
 	var words, numbers strings.Builder
-	table := term.NewTable(&words).Indent("  ")
+	table := term.NewTable(&words)
 	table.Row("a", "b")
 	table.Row("longer", 1)
 	kit.Check(t, table.Flush())
-	if want := "  a        b\n  longer   1\n"; words.String() != want {
+	if want := "a        b\nlonger   1\n"; words.String() != want {
 		t.Errorf("%q, expected %q", words.String(), want)
 	}
 	table = term.NewNumberTable(&numbers)

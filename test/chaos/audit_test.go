@@ -30,8 +30,7 @@ import (
 // by the one without being sent, may be decided anew for the other; if that one ends before it posts, nobody
 // takes it up again, and its slot stays taken. And one whose lines are lost with a process that died after
 // its post has lines of others only; so may one that a process left behind when it was asked to end: see
-// leftBehind. Redis may forget a refund: see refundForgotten. And a mute may drop an event that a process
-// held when it died: see mutedUnasked.
+// leftBehind. Redis may forget a refund: see refundForgotten.
 type audit struct {
 	d         *deployment
 	processes map[string]*process
@@ -43,6 +42,7 @@ type audit struct {
 	letters   map[string][]string
 
 	problems                    []string
+	missing                     map[uint64]string // unaccounted events by stream sequence, as the report names them
 	sent, dead                  int
 	dropped                     map[string]int // final ones, by reason
 	duplicates, lookedUp        int
@@ -79,7 +79,7 @@ func (d *deployment) newAudit() *audit {
 	d.ledger.end()
 	a := &audit{
 		d: d, processes: d.processes(), events: d.publisher.events, lines: map[string][]*line{}, bySeq: map[uint64][]*line{},
-		posts: map[string][]post{}, letters: d.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{}, forgotten: map[string]int64{},
+		missing: map[uint64]string{}, posts: map[string][]post{}, letters: d.deadLetters(), dropped: map[string]int{}, lostSlots: map[string]bool{}, forgotten: map[string]int64{},
 	}
 	a.problems = append(a.problems, d.faults.problems...)
 	a.readLogs()
@@ -102,7 +102,7 @@ func (a *audit) problem(format string, arguments ...any) {
 func (a *audit) blame(e *event, format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	for _, k := range e.acks {
-		text += fmt.Sprintf("\n    %s acknowledged as %d", clock(k.at), k.seq)
+		text += fmt.Sprintf("\n    %s published, stream sequence %d", clock(k.at), k.seq)
 	}
 	for _, p := range a.posts[e.id] {
 		text += fmt.Sprintf("\n    %s %s posted it", clock(p.at), p.process)
@@ -121,10 +121,21 @@ func (a *audit) blame(e *event, format string, arguments ...any) {
 	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.d.faults.around(from.Add(-time.Second), to.Add(time.Second)))
 }
 
-// lostEvent is a problem with an event that ends in no known way.
+// lostEvent is a problem with an event that ends in no known way. The report names each.
 func (a *audit) lostEvent(e *event, format string, arguments ...any) {
 	a.unaccounted++
 	a.blame(e, format, arguments...)
+	for _, k := range e.acks {
+		if a.missing[k.seq] != "" {
+			continue
+		}
+		settled, said := "no worker was heard to settle it (see test/natsloss)", a.d.said(k.seq)
+		if slices.ContainsFunc(said, settles) {
+			settled = "a worker settled it"
+		}
+		a.missing[k.seq] = fmt.Sprintf("%s, stream sequence %d, published %s: %s; %s\n      %s",
+			e.id, k.seq, clock(k.at), fmt.Sprintf(format, arguments...), settled, strings.Join(said, "\n      "))
+	}
 }
 
 // wrongCharge is a problem with the slots of an event.
@@ -267,22 +278,24 @@ func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 		only := a.processes[posts[0].process]
 		ended := only != nil && (only.crashed() || a.leftBehind(e, only))
 		diedSilent := len(made) == 1 && said[posts[0].process] == 0 && ended
-		if !ambiguous && !diedSilent && !a.outlivedEach(posts, said) {
+		if !ambiguous && !diedSilent && !a.forgottenEach(e, posts, said) {
 			a.blame(e, "%d times in Slack, and no line says ambiguous", len(posts))
 		}
 	}
 }
 
 // leftBehind reports whether a process that was asked to end left the event for redelivery after its last
-// post, and nobody could know of that post any more: another worker that held the event had settled it
-// before, or the post was no longer in flight when the event was decided again. In a long brown-out events
-// are held for that long.
+// post, and no worker could know of that post any more: another worker that held the event had settled it
+// before, or Redis had forgotten the post when the event was decided again.
 func (a *audit) leftBehind(e *event, l *process) bool {
-	posts := a.posts[e.id]
-	last := posts[len(posts)-1].at
-	forgotten := last.Add(time.Duration(a.d.ledger.retention) * time.Microsecond)
+	var last time.Time // post of this process
+	for _, p := range a.posts[e.id] {
+		if p.process == l.name {
+			last = p.at
+		}
+	}
 	for _, line := range a.lines[e.id] {
-		if line.Time.After(last) && line.Time.Before(forgotten) {
+		if line.Time.After(last) && !a.postsForgotten(last, line.Time) {
 			return false
 		}
 	}
@@ -291,14 +304,25 @@ func (a *audit) leftBehind(e *event, l *process) bool {
 	})
 }
 
-// outlivedEach reports whether all posts but the last were of processes that died before they could record
-// anything, and each next one was made when the admission before it counted no more: then nobody could know
-// of them.
-func (a *audit) outlivedEach(posts []post, said map[string]int) bool {
+// postsForgotten reports whether Redis may have lost the record of a post between two times: the store lost it
+// with the worker that remembered it, or the release before decided the event again and began its record anew.
+func (a *audit) postsForgotten(from, to time.Time) bool {
+	if os.Getenv(releaseVariable) != "" && to.Sub(from).Microseconds() >= a.d.ledger.retention {
+		return true
+	}
+	return slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool {
+		return f.when.overlaps(from, to)
+	})
+}
+
+// forgottenEach reports whether all posts but those of the last process were of processes that died, or left
+// the event behind, before they wrote a line, and Redis had forgotten each post before the next process posted.
+// A process knows of its own posts, and its line would say so.
+func (a *audit) forgottenEach(e *event, posts []post, said map[string]int) bool {
 	for i, p := range posts[:len(posts)-1] {
-		l := a.processes[p.process]
-		silent := said[p.process] == 0 && l != nil && l.crashed()
-		if !silent || posts[i+1].at.Sub(p.at).Microseconds() < a.d.ledger.retention {
+		l, next := a.processes[p.process], posts[i+1]
+		silent := said[p.process] == 0 && l != nil && (l.crashed() || a.leftBehind(e, l))
+		if !silent || next.process != p.process && !a.postsForgotten(p.at, next.at) {
 			return false
 		}
 	}
@@ -318,10 +342,11 @@ func (a *audit) settledMeanwhile(e *event) bool {
 }
 
 // decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line,
-// for another worker that held the message too, or after a crash between the refund and the line.
+// for another worker that held the message too, or by the next worker, after one that died or ended between
+// the letter and the line: what Slack has rejected is known not to be in the channel.
 func (a *audit) decidedAnew(e *event, lines []*line, posts []post) bool {
 	if !slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" }) {
-		return slices.ContainsFunc(a.d.faults.of(faultKill), func(f fault) bool {
+		return slices.ContainsFunc(a.d.faults.of(faultKill, faultTerm), func(f fault) bool {
 			return f.when.from.After(e.acks[0].at) && f.when.from.Before(posts[0].at)
 		})
 	}
@@ -329,7 +354,12 @@ func (a *audit) decidedAnew(e *event, lines []*line, posts []post) bool {
 		if l.Outcome != "dead" {
 			return false
 		}
-		twoHeldIt := slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) && posts[0].process != l.process.name
+		// After the deletion of the consumer its successor delivers what is held as new.
+		deliveredTwice := slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) ||
+			slices.ContainsFunc(a.d.faults.of(faultConsumer), func(f fault) bool {
+				return f.when.from.After(e.acks[0].at) && f.when.from.Before(l.Time)
+			})
+		twoHeldIt := deliveredTwice && posts[0].process != l.process.name
 		return l.Time.Before(posts[0].at) || twoHeldIt
 	})
 }

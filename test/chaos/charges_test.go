@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/outcome"
@@ -380,8 +381,8 @@ func refundedInVain(lines []*line) bool {
 }
 
 // mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its
-// admission: the process that held it ended, and the consumer was deleted, so that the next one delivered it
-// as if for the first time. docs/design.md names it.
+// admission: the process that held it ended or handed it back, and the consumer was deleted, so that the next
+// one delivered it as if for the first time.
 func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 	between := func(admitted, dropped time.Time, kinds ...string) bool {
 		return slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {
@@ -391,7 +392,15 @@ func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 	return slices.ContainsFunc(lines, func(l *line) bool {
 		return l.muted() && !l.Redelivered && slices.ContainsFunc(admissions, func(m *admission) bool {
 			admitted := time.UnixMicro(m.at)
-			return admitted.Before(l.Time) && between(admitted, l.Time, faultConsumer) && between(admitted, l.Time, faultKill, faultTerm)
+			return admitted.Before(l.Time) && between(admitted, l.Time, faultConsumer) &&
+				(between(admitted, l.Time, faultKill, faultTerm) || a.handedBack(l.StreamSeq))
 		})
+	})
+}
+
+// handedBack reports whether a worker gave a stream message back to the server.
+func (a *audit) handedBack(seq uint64) bool {
+	return slices.ContainsFunc(a.d.said(seq), func(line string) bool {
+		return strings.Contains(line, " $JS.ACK.") && strings.Contains(line, " -NAK")
 	})
 }

@@ -31,10 +31,10 @@ type cluster struct {
 // newCluster starts all of it. min-replicas-to-write is not set: workers put back what a failover forgets.
 func newCluster(t *testing.T, ackWait time.Duration, limits limits) *cluster {
 	t.Helper()
-	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}}
+	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}, kept: keptFolder(t)}
 	c := &cluster{d: d, sentinels: redistest.StartSentinels(t, 2)}
 	c.sentinels.Settle(t)
-	c.nodes = startNATSCluster(t)
+	c.nodes = startNATSCluster(t, d.kept)
 	d.urls = map[string]string{"NATS_URL": urlOf(c.nodes), "REDIS_URL": c.sentinels.URL()}
 	var watchers []string
 	for _, watcher := range c.sentinels.Watchers {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,8 @@ var crashPoints = []struct {
 	name string
 	nth  int
 }{
-	{"after-pull", 2}, {"after-verdict", 2}, {"after-post", 3}, {"after-record", 3}, {"after-log", 3}, {"after-ack", 3},
+	{"after-pull", 2}, {"after-verdict", 2}, {"after-post", 3}, {"after-failure", 2},
+	{"after-record", 3}, {"after-log", 3}, {"after-ack", 3},
 }
 
 // TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps, lets another one
@@ -42,6 +44,13 @@ func crashAt(t *testing.T, history devstack.History, points ...string) {
 	t.Parallel()
 	d := newDeployment(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
 	d.slack.SetHistory(history)
+	for _, at := range points {
+		if strings.HasPrefix(at, "after-failure:") {
+			for range 12 { // another worker may meet some of them
+				d.slack.Next(devstack.Behaviour{Status: 503, Code: "service_unavailable"}, devstack.Behaviour{})
+			}
+		}
+	}
 	categories := []string{"alpha", "beta", "gamma", "delta"}
 	publish := func(e *event, withMessageID bool) {
 		kit.Check(t, d.publisher.publish(t.Context(), e, withMessageID))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -69,6 +70,8 @@ type deployment struct {
 	publisher *publisher
 	faults    *faultLog
 	orders    orders // of operators
+	kept      string // folder of the logs; see keptFolder
+	records   []*record
 
 	hiding sync.Mutex
 	hidden int  // how many want the channel unreadable
@@ -79,7 +82,7 @@ type deployment struct {
 // and a consumer that is impatient: the product takes one that is there as it is.
 func newDeployment(t *testing.T, ackWait time.Duration, limits limits, redisOptions ...string) *deployment {
 	t.Helper()
-	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}}
+	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}, kept: keptFolder(t)}
 	options := append([]string{"--appendonly", "yes", "--appendfsync", "always"}, redisOptions...)
 	d.redis = redistest.StartProcess(t, options...)
 	var err error
@@ -107,17 +110,27 @@ func (d *deployment) equip(client *redis.Client) {
 	t.Cleanup(connection.Close)
 	d.js, err = jetstream.New(connection, jetstream.WithDefaultTimeout(2*time.Second))
 	kit.Check(t, err)
+	d.listen()
 	d.createStream()
 	kit.EventuallyNil(t, func() error { return d.createConsumer(t.Context()) })
 	d.publisher = &publisher{js: d.js, events: map[string]*event{}}
 	d.ledger = watch(t, client, kit.Rules(d.limits.global, d.limits.category, d.limits.overridesText()))
 }
 
+// retention returns the retention policy of the stream. With NOTIFIER_CHAOS_RETENTION=limits the stream keeps
+// settled events, as an operator may want it for the reason that package natsloss shows.
+func retention() jetstream.RetentionPolicy {
+	if os.Getenv("NOTIFIER_CHAOS_RETENTION") == "limits" {
+		return jetstream.LimitsPolicy
+	}
+	return jetstream.WorkQueuePolicy
+}
+
 // createStream creates the stream, with three replicas where there is a cluster.
 func (d *deployment) createStream() {
 	d.Helper()
 	stream := jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+		Name: streamName, Subjects: []string{"notify.>"}, Retention: retention(), Storage: jetstream.FileStorage,
 	}
 	if d.nats == nil {
 		stream.Subjects, stream.Replicas = append(stream.Subjects, probeSubject), natsServers
@@ -132,6 +145,7 @@ func (d *deployment) createStream() {
 func (d *deployment) createConsumer(ctx context.Context) error {
 	_, err := d.js.CreateConsumer(ctx, streamName, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: d.ackWait, MaxDeliver: -1, FilterSubject: "notify.>",
+		SampleFrequency: "100%", // see heard
 	})
 	if errors.Is(err, jetstream.ErrConsumerExists) {
 		return nil
@@ -158,7 +172,7 @@ func (d *deployment) addWorker(p *kit.Program, linked bool) *worker {
 		"LIMIT_GLOBAL": d.limits.global, "LIMIT_CATEGORY": d.limits.category, "LIMIT_OVERRIDES": d.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
-	k := &worker{t: d.T, name: name, folder: d.TempDir(), program: p.Build(d.T, folder), settings: settings, links: links, paced: &d.paced}
+	k := &worker{t: d.T, name: name, folder: d.kept, program: p.Build(d.T, folder), settings: settings, links: links, paced: &d.paced}
 	d.workers = append(d.workers, k)
 	return k
 }
@@ -208,6 +222,9 @@ func (d *deployment) unrest() string {
 		return err.Error()
 	}
 	messages, info := stream.CachedInfo().State.Msgs, consumer.CachedInfo()
+	if stream.CachedInfo().Config.Retention == jetstream.LimitsPolicy {
+		messages = 0 // what is settled stays
+	}
 	if messages > 0 || info.NumPending > 0 || info.NumAckPending > 0 {
 		return fmt.Sprintf("%d events in the stream, %d handed out", messages, info.NumAckPending)
 	}

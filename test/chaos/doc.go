@@ -12,8 +12,11 @@
 //
 // TestCluster kills the leaders of a cluster: three NATS servers as processes (natsserver), a Redis with two
 // replicas under Sentinel, and four workers. It prints how long there was no leader, as an independent client
-// sees it, and how much longer workers did nothing. TestTwoStreamsShareOneLimit has two deployments in one
-// namespace.
+// sees it, and how much longer workers did nothing. NOTIFIER_CHAOS_RETENTION=limits has the stream keep settled
+// events. TestTwoStreamsShareOneLimit has two deployments in one namespace.
+//
+// A failed run keeps the logs of workers and NATS servers, and a record of acknowledgements and advisories, in a
+// folder that it prints (kept_test.go).
 //
 // TestRollingUpgrade replaces workers of the release before by those of this code, and goes back.
 // NOTIFIER_TEST_RELEASE is the program of that release.

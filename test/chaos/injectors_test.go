@@ -77,7 +77,7 @@ func (d *deployment) injectAll(ctx context.Context, seed uint64, long bool) {
 	lanes.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 98))
 		d.brownOut(ctx, min(total/3, time.Minute)) // each run has one, and time for an event to fail often
-		injectFaults(ctx, random, d.againstSlack(long))
+		injectFaults(ctx, random, append(d.againstSlack(long), d.storedAnd500()))
 	})
 	lanes.Go(func() { d.changePace(ctx, total) })
 	injectFaults(ctx, rand.New(rand.NewPCG(seed, 99)), d.againstServers()) // here, because it may end the test
@@ -215,15 +215,7 @@ func (d *deployment) againstServers() []injector {
 // againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all
 // replicas, so that one is for long runs, as are long brown-outs.
 func (d *deployment) againstSlack(long bool) []injector {
-	always := func(kind string, b devstack.Behaviour, from, to time.Duration) func(context.Context, *rand.Rand) {
-		return func(ctx context.Context, random *rand.Rand) {
-			begun := time.Now()
-			d.slack.Always(b)
-			wait.For(ctx, between(random, from, to))
-			d.slack.Always(devstack.Behaviour{})
-			d.faults.note(kind, "", begun)
-		}
-	}
+	always := d.slackAlways
 	brownOut := func(from, to time.Duration) func(context.Context, *rand.Rand) {
 		return func(ctx context.Context, random *rand.Rand) { d.brownOut(ctx, between(random, from, to)) }
 	}
@@ -248,6 +240,26 @@ func (d *deployment) againstSlack(long bool) []injector {
 		)
 	}
 	return lane
+}
+
+// storedAnd500 answers posts with 500 after the message was stored. It has no part in a rolling upgrade from
+// v0.2.0, which takes a bare 500 for a certain failure and posts again without a word.
+func (d *deployment) storedAnd500() injector {
+	b := devstack.Behaviour{Accept: true, Status: http.StatusInternalServerError}
+	return injector{1, d.slackAlways(faultLost, b, 20*time.Millisecond, 300*time.Millisecond)}
+}
+
+// slackAlways makes Slack behave in one way for a time between from and to.
+func (d *deployment) slackAlways(
+	kind string, b devstack.Behaviour, from, to time.Duration,
+) func(context.Context, *rand.Rand) {
+	return func(ctx context.Context, random *rand.Rand) {
+		begun := time.Now()
+		d.slack.Always(b)
+		wait.For(ctx, between(random, from, to))
+		d.slack.Always(devstack.Behaviour{})
+		d.faults.note(kind, "", begun)
+	}
 }
 
 // failures are answers that blame neither the channel nor the workspace. After the last one the message is in

@@ -34,8 +34,9 @@ type natsNode struct {
 	ended         <-chan struct{}
 }
 
-// startNATSCluster starts the servers as processes that end with the test, and waits until all are well.
-func startNATSCluster(t *testing.T) []*natsNode {
+// startNATSCluster starts the servers as processes that end with the test, and waits until all are well. Their
+// logs go to a folder.
+func startNATSCluster(t *testing.T, logs string) []*natsNode {
 	t.Helper()
 	folder := t.TempDir()
 	nodes, routes := make([]*natsNode, natsServers), make([]string, natsServers)
@@ -45,9 +46,9 @@ func startNATSCluster(t *testing.T) []*natsNode {
 	}
 	for i, n := range nodes {
 		n.configuration = filepath.Join(folder, n.name+".conf")
-		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nlog_file: %q\njetstream { store_dir: %q, max_file: 1G, max_mem: 16M }\n"+
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nlog_file: %q\nlogtime: true\nlogtime_utc: true\njetstream { store_dir: %q, max_file: 1G, max_mem: 16M }\n"+
 			"cluster { name: %q, listen: %q, routes: [\"nats://%s\"] }\n",
-			n.name, n.addr, n.monitor, filepath.Join(folder, n.name+".log"), filepath.Join(folder, n.name),
+			n.name, n.addr, n.monitor, filepath.Join(logs, n.name+".log"), filepath.Join(folder, n.name),
 			"chaos-"+routes[0], routes[i], strings.Join(routes, `", "nats://`))
 		kit.Check(t, os.WriteFile(n.configuration, []byte(text), 0o600))
 		kit.Check(t, n.start())

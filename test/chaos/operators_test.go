@@ -110,7 +110,7 @@ func (d *deployment) give(ctx context.Context, random *rand.Rand, store *steerin
 		wait.For(ctx, time.Until(stored.Until))
 	}
 	d.orders.add(g)
-	d.faults.note(kind, order.What(), g.asked)
+	d.faults.note(kind, order.Describe(), g.asked)
 }
 
 // follows is when a process surely has followed an order: it read it when it started, or has reached Redis
@@ -181,9 +181,9 @@ func (a *audit) byItsMute(e *event, l *line) {
 	case i < 0:
 		a.blame(e, "muted by nobody's order: %s", l)
 	case a.d.orders.all[i].Target != e.category:
-		a.blame(e, "muted by %s: %s", a.d.orders.all[i].What(), l)
+		a.blame(e, "muted by %s: %s", a.d.orders.all[i].Describe(), l)
 	case !a.delayed(l) && !a.d.orders.all[i].maybe(a.mayHaveMuted(e, l), l.Time):
-		a.blame(e, "muted when %s was not in force: %s", a.d.orders.all[i].What(), l)
+		a.blame(e, "muted when %s was not in force: %s", a.d.orders.all[i].Describe(), l)
 	}
 }
 
@@ -214,7 +214,7 @@ func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what st
 		return
 	}
 	if since, surely := a.follows(l, o); surely && e.acks[0].at.After(since) {
-		a.blame(e, "%s by %s at %s, %s after it had followed the %s", what, l.name, clock(at), at.Sub(since), o.What())
+		a.blame(e, "%s by %s at %s, %s after it had followed the %s", what, l.name, clock(at), at.Sub(since), o.Describe())
 	}
 }
 

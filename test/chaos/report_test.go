@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,9 @@ func (a *audit) report() string {
 	fmt.Fprintf(&b, "dropped              %s\n", strings.Join(reasons, ", "))
 	fmt.Fprintf(&b, "dead                 %d\n", a.dead)
 	fmt.Fprintf(&b, "unaccounted          %d\n", a.unaccounted)
+	for _, seq := range slices.Sorted(maps.Keys(a.missing)) {
+		fmt.Fprintf(&b, "  %s\n", a.missing[seq])
+	}
 	fmt.Fprintf(&b, "wrongly charged      %d\n", a.wronglyCharged)
 	fmt.Fprintf(&b, "windows above limit  %d\n", a.overfull)
 	fmt.Fprintf(&b, "more than once       %d, %.0f per 1000 crashes; found in the channel instead %d\n", a.duplicates, per1000, a.lookedUp)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -32,7 +33,7 @@ func TestStoreLoss(t *testing.T) {
 	var running sync.WaitGroup
 	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
 	defer endFaults()
-	for i, lane := range [][]injector{d.againstSlack(false), d.againstReading(), d.operators()} {
+	for i, lane := range [][]injector{append(d.againstSlack(false), d.storedAnd500()), d.againstReading(), d.operators()} {
 		running.Go(func() { injectFaults(faults, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
 	injectFaults(faults, rand.New(rand.NewPCG(seed, 99)), d.againstMemory()) // here, because it may end the test
@@ -49,14 +50,18 @@ func TestStoreLoss(t *testing.T) {
 // just started is not waited for.
 func (d *deployment) acquainted() {
 	d.Helper()
-	heartbeats := func() (all map[string]string) {
-		kit.EventuallyNil(d.T, func() (err error) {
-			all, err = d.ledger.client.HGetAll(d.Context(), key("replicas")).Result()
+	heartbeats := func() map[string]float64 {
+		last := map[string]float64{}
+		kit.EventuallyNil(d.T, func() error {
+			all, err := d.ledger.client.ZRangeWithScores(d.Context(), key("alive"), 0, -1).Result()
+			for _, heartbeat := range all {
+				last[fmt.Sprint(heartbeat.Member)] = heartbeat.Score
+			}
 			return err
 		})
-		return all
+		return last
 	}
-	kit.Eventually(d.T, "all have a heartbeat", func() bool { return len(heartbeats()) == len(d.workers) })
+	kit.Eventually(d.T, "all have a heartbeat", func() bool { return len(heartbeats()) >= len(d.workers) })
 	before := heartbeats()
 	kit.Eventually(d.T, "each has a later heartbeat", func() bool {
 		now := heartbeats()

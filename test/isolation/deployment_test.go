@@ -67,7 +67,7 @@ func (d *deployment) mode(mode devstack.Mode) {
 	kit.Check(d.T, d.slack.SetMode(mode))
 }
 
-// limit parses a limit of the fake Slack: so many posts in a window.
+// limit parses a limit of the fake Slack: count posts in a window.
 func limit(t *testing.T, count int, window time.Duration) (text string, mode devstack.Mode) {
 	t.Helper()
 	text = fmt.Sprintf("%d/%s", count, window)
@@ -85,7 +85,7 @@ func (d *deployment) createStream() {
 	kit.Check(d.T, err)
 }
 
-// publish publishes an event whose text is its id, by which the fake Slack's messages name it.
+// publish publishes an event with its id as text, which identifies the fake Slack's messages.
 func (d *deployment) publish(category, id string) {
 	d.Helper()
 	d.publishMessage(category, id, []byte(id), nil)
@@ -121,8 +121,8 @@ func (d *deployment) posted() map[string]time.Time {
 	return posted
 }
 
-// waitPosted waits until all of these are posted, and returns how long each took from its publication; what
-// is not posted by then took until now.
+// waitPosted waits until all ids are posted, and returns the latency of each from its publication. The
+// latency of an event that is still missing runs up to now.
 func (d *deployment) waitPosted(limit time.Duration, ids []string) (latencies latencies) {
 	d.Helper()
 	var posted map[string]time.Time
@@ -133,7 +133,7 @@ func (d *deployment) waitPosted(limit time.Duration, ids []string) (latencies la
 	return d.since(ids, posted)
 }
 
-// since is how long it took from the publication of each to its time.
+// since returns the latency of each event from its publication to its time in times.
 func (d *deployment) since(ids []string, times map[string]time.Time) (latencies latencies) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +174,7 @@ func (l latencies) String() string {
 	return text
 }
 
-// pending is how many events are in the stream.
+// pending counts the events in the stream.
 func (d *deployment) pending() uint64 {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), 5*time.Second)
@@ -184,7 +184,7 @@ func (d *deployment) pending() uint64 {
 	return stream.CachedInfo().State.Msgs
 }
 
-// admitted is how many slots the category has taken, which Redis knows.
+// admitted returns the number of slots taken by a category, from Redis.
 func (d *deployment) admitted(category string) int {
 	d.Helper()
 	n, err := d.redis.ZCard(d.Context(), "{notifier}:category:"+category).Result()

@@ -1,8 +1,8 @@
-// Package isolation measures, from outside, what one slow channel or one flood costs the others. It has tests
-// only. Workers are processes of the released build beside a real Redis, NATS, and the fake Slack, which
-// limits channels as Slack does. Each test is a row of a table: what was measured, and the bar that it has to
-// meet. docs/benchmarks.md has the table.
+// Package isolation measures, from outside, how one slow channel or one flood affects other categories. It
+// has tests only. Workers are processes of the released build beside a real Redis, NATS, and the fake Slack,
+// which limits channels as Slack does. Each test measures a row of the table in docs/benchmarks.md and
+// compares it with a bar.
 //
-// With the other tests one of them runs, on fewer events: that a slow channel costs the others nothing.
-// NOTIFIER_ISOLATION=full, or make isolation, runs all of them, which takes some minutes.
+// One test, with fewer events, runs with all other tests: that a slow channel costs the others nothing.
+// NOTIFIER_ISOLATION=full, or make isolation, runs every row, which takes some minutes.
 package isolation

@@ -12,7 +12,7 @@ import (
 	"notifier/test/kit"
 )
 
-// full is whether all rows are measured, by the clock: nothing else may run on the machine.
+// full reports whether to measure all rows. The measurements need an otherwise idle machine.
 var full = os.Getenv("NOTIFIER_ISOLATION") == "full"
 
 // needsFull skips a row that is not for everyday use.
@@ -23,7 +23,7 @@ func needsFull(t *testing.T) {
 	}
 }
 
-// What a channel takes, by what the workers are told, and the time in which Slack counts.
+// The pace configured in the workers, and the window of the fake Slack's limits.
 const (
 	pace   = "10/10s"
 	window = 10 * time.Second

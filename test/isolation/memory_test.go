@@ -15,7 +15,7 @@ import (
 // container is the memory limit that the Go runtime takes from a container of 256 MB.
 const container = "219MiB"
 
-// mostMemory is what a worker may have needed at its peak, in MiB.
+// mostMemory bounds a worker's peak memory, in MiB.
 const mostMemory = 96.0
 
 // TestOversizedEventsDoNotFillTheMemory: 600 events of 900 kB, which are dead-lettered, wait before good

@@ -34,8 +34,8 @@ func (d *deployment) publishQuiet(n int, pause time.Duration) (ids []string) {
 	return ids
 }
 
-// TestASlowChannelCostsOthersNothing is for everyday use: what waited for the slow channel would wait for a
-// quarter of an hour.
+// TestASlowChannelCostsOthersNothing is the everyday version. An event queued behind the slow channel would
+// wait for a quarter of an hour.
 func TestASlowChannelCostsOthersNothing(t *testing.T) {
 	few := func(d *deployment) []string { return d.publishQuiet(5*quietChannels, 0) }
 	besideASlowChannel(t, "paced", 1000, "", few, kit.Patience)
@@ -55,16 +55,15 @@ func TestManyEventsOfASlowChannelCostOthersNothing(t *testing.T) {
 // Limits that let everything through.
 const unlimited = "100000/1h"
 
-// besideASlowChannel admits events of one channel, which takes one a second, or does not answer. Meanwhile
-// events of other channels are posted, and events that the limits refuse are decided, as if they were not
-// there.
+// besideASlowChannel admits events of one channel that takes one a second, or does not respond. Meanwhile it
+// measures that events of other channels are posted, and refused events decided, without delay.
 func besideASlowChannel(t *testing.T, name string, slow int, hanging string, others func(*deployment) []string, bar time.Duration) {
 	t.Helper()
 	const mostMemory = 64.0
 	d := newDeployment(t, settings{
 		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": pace,
 		"LIMIT_GLOBAL": unlimited, "LIMIT_CATEGORY": unlimited, "LIMIT_OVERRIDES": "refused=1/1h",
-		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // the room for what is held is a multiple of it
+		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // scales the room for held events
 	})
 	d.slackProxy.Hang(hanging)
 	_, mode := limit(t, 12, window)
@@ -91,7 +90,7 @@ func besideASlowChannel(t *testing.T, name string, slow int, hanging string, oth
 		"other channels %s; dropped %s; worker %.0f MiB", posts, decisions, memory)
 }
 
-// publishRefused publishes events of which the limits let one through.
+// publishRefused publishes 50 events under a limit that admits one.
 func (d *deployment) publishRefused() (ids []string) {
 	d.Helper()
 	for range 50 {
@@ -103,7 +102,7 @@ func (d *deployment) publishRefused() (ids []string) {
 	return ids
 }
 
-// count is how many events were published.
+// count returns the number of published events.
 func (d *deployment) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

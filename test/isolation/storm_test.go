@@ -10,9 +10,9 @@ import (
 )
 
 // TestAStormIntoOneChannel: three replicas under the default limits send a storm into one channel, which
-// takes 12 posts in 10 s and asks for 10 s when there are more. What the limits let through arrives at the
-// pace, and next to nothing is refused. The settings may name the channel by its ID, or by a name whose ID
-// only Slack's answer shows.
+// takes 12 posts in 10 s and responds to more with a Retry-After of 10 s. Admitted events arrive at the pace,
+// and Slack refuses next to none. The settings may name the channel by its ID, or by a name whose ID the
+// replicas learn from Slack's response.
 func TestAStormIntoOneChannel(t *testing.T) {
 	needsFull(t)
 	for _, channel := range []string{"#alerts", "C0ALERTS"} {

@@ -10,7 +10,7 @@ import (
 	"notifier/test/kit"
 )
 
-// startWorkers starts so many replicas, and waits until they are ready.
+// startWorkers starts n replicas, and waits until they are ready.
 func (d *deployment) startWorkers(n int) {
 	d.Helper()
 	logs := logFolder(d.T)
@@ -61,8 +61,8 @@ func peakMemory(t *testing.T, w *kit.Worker) float64 {
 	return 0
 }
 
-// logFolder is where the logs go: to NOTIFIER_ISOLATION_LOGS, to be looked at, or to a folder that goes with
-// the test.
+// logFolder returns the folder for logs: NOTIFIER_ISOLATION_LOGS, to inspect them, or a folder that is
+// removed after the test.
 func logFolder(t *testing.T) string {
 	t.Helper()
 	kept := os.Getenv("NOTIFIER_ISOLATION_LOGS")

@@ -2,8 +2,8 @@ package kit
 
 import "go.uber.org/goleak"
 
-// NATSServerEnds are options for goleak in packages whose tests run NATS servers in the process: some loops
-// of such a server end a moment after it has been shut down, and are not ours.
+// NATSServerEnds returns goleak options for packages whose tests run NATS servers in the process. Some loops
+// of such a server outlive its shutdown by a moment.
 func NATSServerEnds() []goleak.Option {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	return []goleak.Option{

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// WantJSON compares two JSON texts by what they hold.
+// WantJSON compares two JSON texts by value.
 func WantJSON(t testing.TB, got json.RawMessage, want string) {
 	t.Helper()
 	if diff := cmp.Diff(DecodeJSON(t, want), DecodeJSON(t, string(got))); diff != "" {

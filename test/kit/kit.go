@@ -1,7 +1,8 @@
-// Package kit holds what the tests of several packages need: waiting for a condition, ending a test on an
-// error, clients, addresses and limits, and how many tests of a package run at a time. Only tests import it.
+// Package kit holds helpers that the tests of several packages share: waiting for a condition, ending a test
+// on an error, clients, addresses, limits, and bounding the parallel tests of a package. Only tests import
+// it.
 //
-// Of notifier's own packages it knows ratelimit: how a Redis URL is opened and limits are read. So the tests
+// Of notifier's own packages it imports only ratelimit, to open a Redis URL and to parse limits. So the tests
 // inside package ratelimit itself cannot import it; all others can.
 package kit
 
@@ -26,12 +27,11 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Patience is how long Eventually waits. No test waits so long to be right: it is for a machine that is busy
-// with others.
+// Patience bounds Eventually. Conditions hold much sooner, except on a busy machine.
 const Patience = time.Minute
 
-// The pause between two looks at a condition doubles from the first to the last: what is nearly there is seen
-// at once, and what takes seconds is not kept from it by being looked at.
+// Bounds of the pause between two checks of a condition. The pause doubles, so a fast condition is noticed at
+// once, and the checks do not slow down one that takes seconds.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
@@ -45,8 +45,7 @@ func Check(t testing.TB, err error) {
 	}
 }
 
-// Eventually waits until holds returns true, and ends the test with what was expected when it does not within
-// Patience.
+// Eventually waits until holds returns true. After Patience it fails the test with the expectation.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	if !Within(Patience, holds) {
@@ -80,7 +79,7 @@ func Within(limit time.Duration, holds func() bool) bool {
 // OpenRedis opens a URL as a worker does, without a guard. The client is closed with the test.
 func OpenRedis(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, _, err := ratelimit.OpenGuarded(url, nil)
+	client, _, err := ratelimit.OpenGuarded(url, nil, 8)
 	if err != nil {
 		t.Fatalf("open %s: %v", url, err)
 	}
@@ -132,9 +131,8 @@ func FreeAddr(t testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// Systems hand out ports from 32768 or higher to connections, and to those who listen on port 0. A server
-// that a test stops and starts again on such a port may find it taken; below them there is nobody but other
-// tests.
+// Systems hand out ports from 32768 or higher to connections, and to listeners on port 0. A server that a
+// test stops and starts again on such a port may find it taken. Only other tests use the ports below.
 const (
 	firstPort = 16 << 10
 	ports     = 16 << 10

@@ -17,7 +17,7 @@ import (
 // from 0.
 func NATSCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
 	t.Helper()
-	for range 5 { // somebody else may take a port before its server does
+	for range 5 { // another process may take a port before its server does
 		if servers := tryNATSCluster(t, n, change); servers != nil {
 			return servers
 		}

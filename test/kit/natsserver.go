@@ -1,14 +1,15 @@
 package kit
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSServer starts a NATS server in the process, on a port that nobody else takes unless the options name
-// one, and without JetStream unless they ask for it. The options become those that it runs with. It ends with
-// the test.
+// NATSServer starts a NATS server in the process. Unless the options say otherwise, it listens on a port of
+// its own and has JetStream off. The server's defaults are filled into options. It ends with the test.
 func NATSServer(t testing.TB, options *server.Options) *server.Server {
 	t.Helper()
 	if options.JetStream && options.StoreDir == "" {
@@ -28,4 +29,17 @@ func NATSServer(t testing.TB, options *server.Options) *server.Server {
 		t.Fatal("the NATS server does not answer")
 	}
 	return started
+}
+
+// NATSWithAccount starts a NATS server with JetStream. All clients belong to one account with these limits,
+// in the syntax of the server's configuration: "max_streams: 2".
+func NATSWithAccount(t testing.TB, limits string) *server.Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	Check(t, os.WriteFile(file, []byte("accounts {A {users: [{user: a, password: a}], jetstream {\n"+limits+
+		"\n}}}\nno_auth_user: a\n"), 0o600))
+	options, err := server.ProcessConfigFile(file)
+	Check(t, err)
+	options.JetStream, options.Port = true, 0 // any free one
+	return NATSServer(t, options)
 }

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Output is what a program has written so far.
+// Output collects the output of a program.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -14,9 +14,9 @@ import (
 
 // Program is a build of notifier, or of another program of the module, made when it is first needed.
 type Program struct {
-	Package string // its import path; empty: notifier's
-	Tags    string // of the build; empty: none
-	Version string // that it says it has; empty: that of this code
+	Package string // import path, notifier's by default
+	Tags    string // build tags
+	Version string // version to report; by default the version of this code
 
 	once sync.Once
 	path string

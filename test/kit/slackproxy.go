@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// PosterHeader names, for the fake Slack behind a SlackProxy, whose token a request had: the fake keeps
-// headers, not tokens.
+// PosterHeader tells the fake Slack behind a SlackProxy which token a request had, because the fake keeps
+// headers but not tokens.
 const PosterHeader = "X-Posted-By"
 
 // SlackPost is a request for chat.postMessage.
@@ -23,11 +23,11 @@ type SlackPost struct {
 	At      time.Time
 	Channel string
 	Text    string
-	Status  int // of the response; 0: there was none
+	Status  int // of the response; zero if there was no response
 }
 
-// SlackProxy stands before the fake Slack. It notes every post, also those that are refused, passes cut
-// connections on as such, and can leave the posts to one channel without an answer.
+// SlackProxy stands before the fake Slack. It records every post, also refused ones, forwards cut connections
+// as such, and can withhold the responses to one channel.
 type SlackProxy struct {
 	Addr string
 
@@ -54,7 +54,7 @@ func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
 }
 
 func (p *SlackProxy) serve(w http.ResponseWriter, r *http.Request, slack http.Handler) {
-	body, _ := io.ReadAll(r.Body) // what is missing is Slack's to complain about
+	body, _ := io.ReadAll(r.Body) // the fake rejects an incomplete body
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	form, _ := url.ParseQuery(string(body))
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -108,7 +108,7 @@ func (p *SlackProxy) note(post SlackPost) {
 	p.posts = append(p.posts, post)
 }
 
-// Hang leaves the posts to a channel without an answer from now on.
+// Hang withholds the responses to posts to a channel from now on.
 func (p *SlackProxy) Hang(channel string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -69,11 +69,11 @@ type LogLine struct {
 	MutedBy     string    `json:"muted_by"`
 }
 
-// IsOutcome reports whether the line says what became of an event.
+// IsOutcome reports whether the line logs the outcome of an event.
 func (l LogLine) IsOutcome() bool { return l.Outcome != "" }
 
-// Lines are what the worker has logged so far, and the error is about lines that are no JSON. What comes
-// after the last line end was being written.
+// Lines returns the lines logged so far. The error reports lines that are not JSON. A last line without a
+// line end is still being written and is left out.
 func (w *Worker) Lines() (lines []LogLine, err error) {
 	text, err := os.ReadFile(w.Log)
 	for complete := range bytes.Lines(text) {
@@ -100,7 +100,7 @@ func (w *Worker) Dead() bool {
 	}
 }
 
-// Complaints are what the process has written to standard error.
+// Complaints returns the standard error of the process.
 func (w *Worker) Complaints() string {
 	text, err := os.ReadFile(w.Log + ".stderr")
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *Worker) Complaints() string {
 	return strings.TrimSpace(string(text))
 }
 
-// Ready asks the worker whether it can send; nil: it can.
+// Ready returns nil if the worker can send.
 func (w *Worker) Ready() error {
 	if w.Dead() {
 		return fmt.Errorf("%s has ended by itself: %s", w.Log, w.Complaints())

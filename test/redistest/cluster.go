@@ -15,9 +15,8 @@ const slots = 16384
 // Cluster is a Redis Cluster of server processes.
 type Cluster struct{ Nodes []*Server }
 
-// StartCluster starts a Cluster of so many masters, which share the slots evenly and have no replicas. extra
-// are further redis-server arguments. It takes some two seconds: that long a master waits before it takes
-// part.
+// StartCluster starts a Cluster of masters, which share the slots evenly and have no replicas. extra are
+// further redis-server arguments. It takes about two seconds, the delay before a master takes part.
 func StartCluster(tb testing.TB, masters int, extra ...string) *Cluster {
 	tb.Helper()
 	where, why := findPlace(tb)
@@ -33,14 +32,20 @@ func startCluster(tb testing.TB, where place, masters int, extra []string) *Clus
 	for i := range masters {
 		node := startServer(tb, where, clusterNode, extra)
 		c.Nodes = append(c.Nodes, node)
-		node.do(tb, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		node.do(tb, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
+		c.own(tb, i, masters)
 	}
 	for _, node := range c.Nodes[1:] {
 		c.meet(tb, node)
 	}
 	c.wait(tb)
 	return c
+}
+
+// own assigns the i-th master its share of the slots.
+func (c *Cluster) own(tb testing.TB, i, masters int) {
+	tb.Helper()
+	c.Nodes[i].do(tb, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+	c.Nodes[i].do(tb, "CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1)
 }
 
 func (c *Cluster) meet(tb testing.TB, node *Server) {
@@ -69,7 +74,7 @@ func (c *Cluster) wait(tb testing.TB) {
 	kit.Check(tb, err)
 }
 
-// URL is what REDIS_URL would be.
+// URL returns the cluster's REDIS_URL.
 func (c *Cluster) URL() string {
 	url := "redis://" + c.Nodes[0].Addr
 	for i, node := range c.Nodes {
@@ -117,8 +122,8 @@ func (c *Cluster) Other(tb testing.TB, key string) *Server {
 	return nil
 }
 
-// MoveSlot moves the slot of a key to another node, a key at a time, as redis-cli and operators do. during is
-// called in each state that a client can meet: with what has just been done.
+// MoveSlot moves the slot of a key to another node, a key at a time, as redis-cli and operators do. It calls
+// during after each step that clients can observe, with the name of the step.
 func (c *Cluster) MoveSlot(tb testing.TB, key string, to *Server, during func(done string)) {
 	tb.Helper()
 	from := c.Owner(tb, key)

@@ -9,11 +9,11 @@ import (
 	"notifier/test/kit"
 )
 
-// EachStore runs a test on a redis-server process and on the embedded store: what the scripts promise holds
-// on both. Where NOTIFIER_TEST_REDIS chooses a kind of store it runs on that one alone. Each store is the
-// test's own while it runs, so the test and its runs are parallel with all others: it calls t.Parallel, and
-// returns before the runs have ended. The redis-server has served other tests before: it is empty, and is
-// left as it is but for what it stores.
+// EachStore runs a test on a redis-server process and on the embedded store, because the scripts must behave
+// alike on both. If NOTIFIER_TEST_REDIS chooses a kind of store, the test runs on that one alone. Each store
+// is the test's own while it runs, so the test and its runs are parallel with all others: EachStore calls
+// t.Parallel, and returns before the runs have ended. The redis-server is empty but shared with earlier and
+// later tests. The test may store data, but must not change the server's configuration.
 func EachStore(
 	t *testing.T,
 	onServer func(*testing.T, *Server),

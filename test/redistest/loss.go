@@ -9,7 +9,7 @@ import (
 	"notifier/test/kit"
 )
 
-// Empty removes what a stopped server has written to disk: started again it knows nothing.
+// Empty removes a stopped server's files, so that it restarts without data.
 func (s *Server) Empty(tb testing.TB) {
 	tb.Helper()
 	files := []string{filepath.Join(s.dir, "appendonlydir"), filepath.Join(s.dir, "dump.rdb")}
@@ -34,14 +34,14 @@ func (s *Server) StartReplica(tb testing.TB) *Server {
 	return replica
 }
 
-// Part ends the replication to this replica, which is a primary with what it has received from then on. Its
-// clients are those who ask it directly, until Replace.
+// Part ends the replication to this replica and makes it a primary with the data received so far. Until
+// Replace, it has only clients that connect to it directly.
 func (s *Server) Part(tb testing.TB) {
 	tb.Helper()
 	s.do(tb, "REPLICAOF", "NO", "ONE")
 }
 
-// Replace lets this server take the address of one that was stopped: whoever asks there finds this one.
+// Replace lets this server take the address of a stopped one, and with it the clients.
 func (s *Server) Replace(tb testing.TB, stopped *Server) {
 	tb.Helper()
 	_, port, err := net.SplitHostPort(stopped.Addr)

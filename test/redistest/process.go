@@ -20,13 +20,13 @@ import (
 	"notifier/test/kit"
 )
 
-// place is where servers run: on this host, or in a container that shares its network.
+// place hosts servers: this machine, or a container that shares its network.
 type place struct {
 	container string // its name; empty: on this host
 	binary    string
 }
 
-// mode is what a redis-server process is to be.
+// mode is the role of a redis-server process.
 type mode int
 
 const (
@@ -55,7 +55,7 @@ func startServer(tb testing.TB, where place, mode mode, extra []string) *Server 
 	return s
 }
 
-// launch starts the process on s.Addr and waits until it answers.
+// launch starts the process on s.Addr and waits until it replies.
 func (s *Server) launch() error {
 	_, port, err := net.SplitHostPort(s.Addr)
 	if err != nil {
@@ -169,7 +169,7 @@ func (p place) start(dir string, arguments []string) (process, error) {
 	return process{pid: pid, keeper: keeper, ended: ended}, nil
 }
 
-// folder is where a server keeps its files.
+// folder returns a server's data folder.
 func (p place) folder(tb testing.TB) string {
 	tb.Helper()
 	if p.container != "" {
@@ -205,7 +205,7 @@ func (p process) kill() {
 	case p.pid == 0:
 	case p.container != "":
 		script := fmt.Sprintf("kill -KILL %d && while kill -0 %d; do sleep 0.01; done", p.pid, p.pid)
-		_, _ = docker("exec", p.container, "sh", "-c", script) // an error means that there is none any more
+		_, _ = docker("exec", p.container, "sh", "-c", script) // fails if the container has ended
 	default:
 		_ = p.keeper.Close()
 		<-p.ended
@@ -221,14 +221,13 @@ func (p process) signal(signal syscall.Signal) error {
 	return syscall.Kill(p.pid, signal)
 }
 
-// Freeze stops the server from doing anything, as a stalled machine would: connections stay, nothing is
-// answered.
+// Freeze stops the server like a stalled machine: connections stay open, and it does not reply.
 func (s *Server) Freeze(tb testing.TB) {
 	tb.Helper()
 	kit.Check(tb, s.process.signal(syscall.SIGSTOP))
 }
 
-// Thaw lets a frozen server go on with what it has received.
+// Thaw resumes a frozen server. It then handles the requests received in between.
 func (s *Server) Thaw(tb testing.TB) {
 	tb.Helper()
 	kit.Check(tb, s.process.signal(syscall.SIGCONT))

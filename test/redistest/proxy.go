@@ -2,20 +2,22 @@ package redistest
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"notifier/test/kit"
 )
 
-// Fault is what becomes of one script call on its way.
+// Fault is a failure of one script call in transit.
 type Fault int
 
 const (
 	LoseRequest Fault = iota // the connection ends before the server has it
-	LoseReply                // the server runs it, and the connection ends without an answer
-	CutReply                 // the same in the middle of the answer
+	LoseReply                // the server runs it, and the connection ends without a reply
+	CutReply                 // the connection ends in the middle of the reply
 	Silence                  // the server runs it, and nothing comes back; the connection stays
 )
 
@@ -27,7 +29,7 @@ var Faults = map[string]Fault{
 	"silence":      Silence,
 }
 
-// Proxy stands between clients and one server, and breaks what passes.
+// Proxy stands between clients and one server, and injects faults.
 type Proxy struct {
 	Addr string
 
@@ -36,6 +38,7 @@ type Proxy struct {
 	cut     bool
 	alone   bool // see CutReplication
 	ended   bool
+	delay   time.Duration
 	faults  []Fault // for the next script calls
 	scripts int
 	pipes   map[*pipe]struct{}
@@ -46,7 +49,7 @@ type pipe struct {
 	client, server net.Conn
 	mute           bool   // nothing passes any more in either direction
 	replication    bool   // a replica gets its copy through it
-	reply          *Fault // what is to become of the next bytes from the server
+	reply          *Fault // fault for the next bytes from the server
 }
 
 // StartProxy starts a proxy on a free loopback port that ends with the test.
@@ -83,7 +86,15 @@ func (p *Proxy) Break(faults ...Fault) {
 	p.faults = append(p.faults, faults...)
 }
 
-// Scripts is how many script calls have reached the server.
+// Delay makes each round trip of new connections take longer, like a distant server. It limits no throughput.
+// The first byte waits for two round trips, because making a connection takes one.
+func (p *Proxy) Delay(roundTrip time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = roundTrip
+}
+
+// Scripts counts the script calls that have reached the server.
 func (p *Proxy) Scripts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,8 +111,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutReplication lets nothing pass to replicas any more, and from them: what the primary does from now on
-// they do not receive. All other clients go on.
+// CutReplication blocks all traffic with replicas, so that they miss the primary's later writes. Other
+// clients are not affected.
 func (p *Proxy) CutReplication() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +154,7 @@ func (c *pipe) close() {
 
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
-	target := p.target
+	target, delay := p.target, p.delay
 	p.mu.Unlock()
 	server, err := net.Dial("tcp", target)
 	if err != nil {
@@ -165,12 +176,55 @@ func (p *Proxy) serve(client net.Conn) {
 	}()
 	var replies sync.WaitGroup
 	replies.Go(func() { p.pass(c, server, client, p.onReply) })
-	p.pass(c, client, server, p.onRequest)
+	requests := io.Reader(client)
+	if delay > 0 {
+		requests = newSlowReader(client, delay)
+	}
+	p.pass(c, requests, server, p.onRequest)
 	replies.Wait()
 }
 
-// pass forwards what arrives, as changed by edit, until one side ends.
-func (p *Proxy) pass(c *pipe, from, to net.Conn, edit func(c *pipe, data []byte) (pass []byte, end bool)) {
+// slowReader returns bytes after a delay, as if they had been on their way.
+type slowReader struct{ arriving chan arriving }
+
+type arriving struct {
+	data []byte
+	due  time.Time
+	err  error
+}
+
+// newSlowReader reads ahead until the first error, which closing the source causes. The queue has room for
+// all that a client sends before it waits for a reply.
+func newSlowReader(source io.Reader, delay time.Duration) *slowReader {
+	r := &slowReader{arriving: make(chan arriving, 1024)}
+	go func() {
+		made := time.Now().Add(delay)
+		for {
+			data := make([]byte, 4<<10)
+			n, err := source.Read(data)
+			due := time.Now()
+			if due.Before(made) {
+				due = made
+			}
+			r.arriving <- arriving{data[:n], due.Add(delay), err}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+func (r *slowReader) Read(buffer []byte) (int, error) {
+	next := <-r.arriving
+	time.Sleep(time.Until(next.due))
+	return copy(buffer, next.data), next.err
+}
+
+// pass forwards data, as changed by edit, until one side ends.
+func (p *Proxy) pass(
+	c *pipe, from io.Reader, to net.Conn, edit func(c *pipe, data []byte) (pass []byte, end bool),
+) {
 	defer c.close()
 	buffer := make([]byte, 64<<10)
 	for {

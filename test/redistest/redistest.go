@@ -4,17 +4,18 @@
 // store is not Redis. Where none is installed tests run on the embedded store and log that.
 // NOTIFIER_TEST_REDIS chooses otherwise:
 //
-//	require          what is there by itself, but that no redis-server is installed is a failure
+//	require          the default, but a missing redis-server is a failure
 //	process          a redis-server process, and no embedded store in addition
 //	embedded         the embedded store
 //	cluster          a Redis Cluster of three redis-server processes
 //	image:NAME       server processes in a container of that image, such as image:valkey/valkey:8-alpine
 //
-// What a kind of store cannot do is skipped with the reason. Everything ends with the test or, where starting
-// takes seconds, with the test binary, however that ends.
+// A test that needs more than its kind of store offers is skipped with the reason. Every server ends with the
+// test. Servers that take seconds to start end with the test binary, even if it is killed.
 //
 // StartCluster and StartSentinels start whole installations for the tests of failures, and Proxy is put in
-// front of a server to lose answers and to cut it off.
+// front of a server to lose replies, to delay them and to cut it off. StartTLSServer, StartTLSCluster and
+// StartTLSSentinel start servers with TLS.
 package redistest
 
 import (
@@ -35,7 +36,7 @@ import (
 	"notifier/test/kit"
 )
 
-// startDeadline is how long a server, or several that belong together, may take until they answer.
+// startDeadline bounds the start of a server, or of a group of servers, up to its first reply.
 const startDeadline = 30 * time.Second
 
 const (
@@ -47,7 +48,7 @@ const (
 	imagePrefix = "image:"
 )
 
-// Chosen is the kind of store that NOTIFIER_TEST_REDIS asks for; empty where it leaves that open.
+// Chosen returns the kind of store set by NOTIFIER_TEST_REDIS, or "" if any kind will do.
 func Chosen() string {
 	if kind := os.Getenv(variable); kind != require {
 		return kind
@@ -68,7 +69,7 @@ type Server struct {
 	extra    []string
 }
 
-// URL is what REDIS_URL would be.
+// URL returns the server's REDIS_URL.
 func (s *Server) URL() string {
 	if s.cluster != nil {
 		return s.cluster.URL()
@@ -106,7 +107,7 @@ func RunEmbedded(tb testing.TB) *miniredis.Miniredis {
 	return store
 }
 
-// SetUser replaces a user of the server: its password, and what it may do in the words of ACL SETUSER.
+// SetUser replaces a user of the server, with a password and with rules in the syntax of ACL SETUSER.
 func (s *Server) SetUser(tb testing.TB, password, name string, rules ...string) {
 	tb.Helper()
 	arguments := []any{"ACL", "SETUSER", name, "reset", "on", ">" + password}
@@ -181,7 +182,7 @@ func (s *Server) empty() error {
 	return err
 }
 
-// Stop ends the server process at once, as a crash would. What it has not written to disk is lost.
+// Stop kills the server process, as a crash would. Data not yet on disk is lost.
 func (s *Server) Stop(tb testing.TB) {
 	tb.Helper()
 	s.process.kill()
@@ -219,7 +220,7 @@ func (s *Server) client(tb testing.TB) *redis.Client {
 	return client
 }
 
-// Commands is how many commands the server has run, those that scripts call included.
+// Commands counts the commands that the server has run, including calls by scripts.
 func (s *Server) Commands(tb testing.TB) (calls int) {
 	tb.Helper()
 	info, err := s.Client(tb).Info(context.Background(), "commandstats").Result()
@@ -245,7 +246,7 @@ func field(info, name string) string {
 	return ""
 }
 
-// Healed lets the workers that start on this new store decide at once: nobody has used it before. See
+// Healed lets workers decide at once on this new store, which has no earlier state to recover. See
 // ratelimit.MarkHealed.
 func (s *Server) Healed(tb testing.TB, namespace string) *Server {
 	tb.Helper()

@@ -16,9 +16,9 @@ import (
 	"notifier/test/kit"
 )
 
-// failoverTimeout is when the Sentinels give up a failover that goes no further, and promoteDeadline what
-// Promoted waits for: enough for two that were given up, and for the half minute in which a Sentinel does
-// nothing after the machine has let it wait.
+// failoverTimeout is the time after which the Sentinels give up a stalled failover. promoteDeadline bounds
+// Promoted: enough for two failovers given up, and for the half minute in which a Sentinel pauses after a
+// stall of the machine.
 const (
 	failoverTimeout = 10 * time.Second
 	promoteDeadline = 2 * time.Minute
@@ -52,9 +52,9 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 	for range 3 {
 		watcher := startServer(tb, where, sentinel, nil)
 		s.Watchers = append(s.Watchers, watcher)
-		// A Sentinel that has not heard of a failover for four publishing periods undoes it: not too short. And it
-		// promotes nobody whose INFO is older than five ping periods, for which it asks once a second where the
-		// link to the primary is down.
+		// A Sentinel undoes a failover that it has not heard of for four publishing periods, so the period
+		// must not be too short. It does not promote a replica if the last INFO is older than five ping periods,
+		// and fetches INFO only once a second while the link to the primary is down.
 		watcher.do(tb, "SENTINEL", "DEBUG", "PING-PERIOD", 400, "INFO-PERIOD", 100, "PUBLISH-PERIOD", 500)
 		watcher.do(tb, "SENTINEL", "MONITOR", "main", host, port, 2)
 		watcher.do(
@@ -86,7 +86,7 @@ func StartSentinels(tb testing.TB, replicas int, extra ...string) *Sentinels {
 	return s
 }
 
-// URL is what REDIS_URL would be.
+// URL returns the REDIS_URL of the Sentinels.
 func (s *Sentinels) URL() string {
 	url := "redis://" + s.Watchers[0].Addr + "/0?master_name=main"
 	for _, watcher := range s.Watchers[1:] {
@@ -108,9 +108,8 @@ func (s *Sentinels) Failover(tb testing.TB) {
 	s.asked = true
 }
 
-// askAgain asks for a failover once more. One that was asked for and could not be completed in time is given
-// up by the Sentinels for good, because the primary is well. While one is in progress they refuse (INPROG),
-// which is no error here.
+// askAgain requests another failover. The Sentinels never retry a requested failover that timed out, because
+// the primary is well. While one is in progress they refuse (INPROG), which is no error here.
 func (s *Sentinels) askAgain() {
 	_, _ = s.Watchers[0].try("SENTINEL", "FAILOVER", "main")
 }
@@ -167,9 +166,9 @@ func (s *Sentinels) Demoted(tb testing.TB) {
 	kit.Check(tb, err)
 }
 
-// Settle lets failovers go back and forth: the first primary has one name, that of the Front, as a replica
-// too, and when it was started again. Otherwise the Sentinels would take it for two servers, and make it a
-// replica of itself.
+// Settle prepares failovers back and forth: it makes the first primary announce the Front's address also as a
+// replica and after a restart. Otherwise the Sentinels would take it for two servers, and make it a replica
+// of itself.
 func (s *Sentinels) Settle(tb testing.TB) {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(s.Front.Addr)
@@ -180,8 +179,8 @@ func (s *Sentinels) Settle(tb testing.TB) {
 	}
 }
 
-// Current is the primary that all Sentinels name, when all the others are its replicas and have all that it
-// had when it was asked first.
+// Current returns the primary that all Sentinels name. It waits until all other servers are its replicas and
+// have caught up with its offset at the first check.
 func (s *Sentinels) Current(tb testing.TB) *Server {
 	tb.Helper()
 	var current *Server
@@ -220,7 +219,7 @@ func (s *Sentinels) Current(tb testing.TB) *Server {
 	return current
 }
 
-// offsets are those of the replicas in what INFO says.
+// offsets matches the replicas' offsets in INFO.
 var offsets = regexp.MustCompile(`state=online,offset=(\d+),`)
 
 // Replaced waits until all Sentinels name another primary than old, which it is, and returns it.
@@ -261,7 +260,7 @@ func (s *Sentinels) named() (*Server, error) {
 	return named, named.is("master")
 }
 
-// at is the server that the Sentinels know by an address; nil: none.
+// at returns the server that the Sentinels know by an address, or nil.
 func (s *Sentinels) at(addr string) *Server {
 	if addr == s.Front.Addr {
 		return s.Primary
@@ -290,8 +289,8 @@ func (s *Server) try(arguments ...any) (any, error) {
 	return client.Do(context.Background(), arguments...).Result()
 }
 
-// is returns what is wrong if the server's role is not "master" or "slave", as wanted. A server whose role
-// changes hangs up on its clients.
+// is returns an error unless the server's role is as wanted, "master" or "slave". A server whose role changes
+// hangs up on its clients.
 func (s *Server) is(wanted string) error {
 	info, err := s.try("INFO", "replication")
 	if err != nil {
@@ -303,7 +302,7 @@ func (s *Server) is(wanted string) error {
 	return nil
 }
 
-// linked returns what is missing until a replica has its primary's data.
+// linked returns an error until the replica has its primary's data.
 func (s *Server) linked() error {
 	info, err := s.try("INFO", "replication")
 	if err == nil && !strings.Contains(info.(string), "master_link_status:up") {

@@ -16,9 +16,9 @@ import (
 	"notifier/test/kit"
 )
 
-// What takes long to start, or is needed by hundreds of tests, serves many tests of a binary, one after the
-// other: the container, the Clusters of NOTIFIER_TEST_REDIS=cluster, and the servers of EachStore. It ends
-// with the binary, even one that is killed: everything hangs on pipes that only the binary holds open.
+// Servers that start slowly, or that hundreds of tests need, are reused by the tests of a binary: the
+// container, the Clusters of NOTIFIER_TEST_REDIS=cluster, and the servers of EachStore. They end with the
+// binary, even if it is killed, because they depend on pipes that only the binary holds open.
 var (
 	shared struct {
 		sync.Mutex
@@ -90,7 +90,7 @@ func startContainer(name, image string) error {
 	})
 }
 
-// hang starts a command whose standard input ends when it is closed, or with this process. ended is closed
+// hang starts a command whose standard input ends when input is closed, or with this process. ended is closed
 // when the command has ended.
 func hang(command *exec.Cmd) (input io.Closer, ended <-chan struct{}, err error) {
 	input, err = command.StdinPipe()
@@ -108,8 +108,8 @@ func hang(command *exec.Cmd) (input io.Closer, ended <-chan struct{}, err error)
 	return input, done, nil
 }
 
-// borrow is something empty for one test: what an earlier test has left, or a new one. It is emptied when the
-// test ends.
+// borrow lends an empty store to one test: one that an earlier test returned, or a new one. It empties the
+// store when the test ends.
 func borrow[T interface{ empty() error }](tb testing.TB, left *[]T, start func(testing.TB) T) T {
 	tb.Helper()
 	shared.Lock()
@@ -147,7 +147,7 @@ func borrowServer(tb testing.TB, where place) *Server {
 	)
 }
 
-// outliving is a test whose servers do not end with it.
+// outliving is a test with servers that outlive it.
 type outliving struct{ testing.TB }
 
 // outlive makes a folder for the servers that outlive their tests, once. It is removed when the test binary
@@ -172,7 +172,7 @@ func (o *outliving) TempDir() string {
 	return dir
 }
 
-// docker runs a docker command and returns what it prints. The error has its standard error.
+// docker runs a docker command and returns its output. The error includes its standard error.
 func docker(arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startDeadline)
 	defer cancel()

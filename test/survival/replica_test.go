@@ -134,7 +134,7 @@ func (r *replica) failed(err error) {
 // startReplica starts a replica, as serve has its limiter.
 func startReplica(t *testing.T, f *replicas, number int, url string) *replica {
 	t.Helper()
-	client, guard, err := ratelimit.OpenGuarded(url, nil)
+	client, guard, err := ratelimit.OpenGuarded(url, nil, 8)
 	kit.Check(t, err)
 	limiter, err := ratelimit.New(client, f.form.name, f.form.rules, time.Hour)
 	kit.Check(t, err)

@@ -1,17 +1,22 @@
-// Package availability knows what a worker depends on and cannot reach at the moment. The code that finds
-// out reports it here; whether more events are fetched and whether the worker is ready is decided from it,
-// never from what was logged. A Tracker also writes the log lines about outages: one when an outage begins,
-// one a minute while it lasts, one when it is over.
+// Package availability tracks the dependencies that a worker cannot reach at the moment: the outages, their
+// begin, and their reason. The code that finds out reports here, and the worker decides from it whether to fetch more
+// events and whether it is ready. A Tracker also logs each outage: a line when it begins, one a minute while
+// it lasts, and one when it is over.
 package availability
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"notifier/internal/consume/wait"
+	"notifier/internal/snapshot"
+	"notifier/internal/term"
 )
 
 // Dependency is something that a worker needs and that can be unavailable.
@@ -20,24 +25,24 @@ type Dependency int
 const (
 	NATS                 Dependency = iota // the connection to NATS
 	Consumer                               // the stream and the durable consumer
-	Redis                                  // an answer of the scripts
-	Slack                                  // a successful post
+	Redis                                  // replies of the scripts
+	Slack                                  // posts
 	Credentials                            // a token or webhook that Slack accepts
-	DeadLetters                            // the dead-letter stream's acknowledgement
-	Backlog                                // room for more events that wait for their channel
+	DeadLetters                            // the stream of dead letters
+	Log                                    // a log that can be written
 	Clock                                  // a clock of Redis that was not set back; work continues without it
 	numberOfDependencies = iota
 )
 
-// The words are shown in logs, metrics, by /readyz and by "notifier status".
 var words = [numberOfDependencies]string{
 	NATS: "nats", Consumer: "consumer", Redis: "redis", Slack: "slack",
-	Credentials: "credentials", DeadLetters: "dead_letter", Backlog: "backlog", Clock: "redis_clock",
+	Credentials: "credentials", DeadLetters: "dead_letter", Log: "log", Clock: "redis_clock",
 }
 
+// String returns the word in logs, metrics, /readyz and "notifier status".
 func (d Dependency) String() string { return words[d] }
 
-// Dependencies are all that there are.
+// Dependencies returns all dependencies.
 func Dependencies() []Dependency {
 	all := make([]Dependency, numberOfDependencies)
 	for i := range all {
@@ -46,152 +51,192 @@ func Dependencies() []Dependency {
 	return all
 }
 
-// Words are the words of what events wait for: all but that of Clock.
+// Words returns the words of the dependencies that events wait for: all but Clock.
 func Words() []string { return words[:Clock:Clock] }
 
-// Wait is one thing that a worker is waiting for.
-type Wait struct {
-	For     string    // the word of a Dependency
-	Channel string    // For "slack": the channel that takes no posts; empty: none does
-	Reason  string    // the latest error; without secrets
-	Since   time.Time // when the wait began
-}
-
-// Tracker is the state of everything that a worker depends on, and the one owner of that state. It is safe
-// for concurrent use.
+// Tracker holds the current outages. It is safe for concurrent use.
 type Tracker struct {
-	log *waitLog
+	log  *zap.Logger
+	held func(Dependency) int
 
 	mu      sync.Mutex
-	outages map[outageKey]outage
+	remind  time.Duration // between two log lines about an outage
+	outages map[key]*outage
 }
 
-// outageKey is what an outage is about: a dependency, or that dependency for one Slack channel alone.
-type outageKey struct {
-	Dependency
-	channel string // empty: for all channels
+// key names an outage: of a dependency, or of Slack for one channel.
+type key struct {
+	dependency Dependency
+	channel    string
 }
 
-// outage is why and since when something is unavailable.
 type outage struct {
-	since  time.Time
-	told   time.Time // when it was last reported
-	reason string
-	soft   bool // it is reported, and nothing stops for it
+	since    time.Time
+	reported time.Time // last time
+	logged   time.Time // last time
+	reason   string
+	impaired bool // work continues
 }
 
-// New makes a Tracker. held is how many events wait for something, for the log lines.
+// New makes a Tracker. held counts the events that wait for a dependency, for the log lines.
 func New(log *zap.Logger, held func(Dependency) int) *Tracker {
-	return &Tracker{log: newWaitLog(log, held), outages: map[outageKey]outage{}}
+	return &Tracker{log: log, held: held, remind: time.Minute, outages: map[key]*outage{}}
 }
 
-// Lost reports that something is unavailable. It may be called at each failed attempt; the latest reason
-// counts.
-func (a *Tracker) Lost(d Dependency, reason error) {
-	a.begin(outageKey{Dependency: d}, reason, false)
+// RemindEvery sets the pause between two log lines about an outage, for tests.
+func (a *Tracker) RemindEvery(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.remind = d
 }
+
+// Lost reports that a dependency is unavailable. It may be called for each failed attempt; the latest reason
+// counts.
+func (a *Tracker) Lost(d Dependency, reason error) { a.begin(key{d, ""}, reason, false) }
 
 // ChannelLost reports that a Slack channel takes no posts.
 func (a *Tracker) ChannelLost(channel string, reason error) {
-	a.begin(outageKey{Slack, channel}, reason, false)
+	a.begin(key{Slack, channel}, reason, false)
 }
 
-// Impaired reports that something is wrong with what is needed later, such as a stream for dead letters that
-// does not exist. It is listed among the waits, and nothing stops for it.
-func (a *Tracker) Impaired(d Dependency, reason error) {
-	a.begin(outageKey{Dependency: d}, reason, true)
-}
+// Impaired reports a fault that stops no work yet, such as a missing stream for dead letters. It does not
+// replace a report of Lost.
+func (a *Tracker) Impaired(d Dependency, reason error) { a.begin(key{d, ""}, reason, true) }
 
-func (a *Tracker) begin(key outageKey, reason error, soft bool) {
+func (a *Tracker) begin(k key, reason error, impaired bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o, on := a.outages[key]
-	if on && soft && !o.soft {
-		return // it is worse
-	}
-	if !on {
-		o.since = time.Now()
-	}
-	o.reason, o.soft, o.told = reason.Error(), soft, time.Now()
-	a.outages[key] = o
-	a.log.waiting(key, o)
-}
-
-// Repaired reports the end of what Impaired reported, and of nothing worse.
-func (a *Tracker) Repaired(d Dependency) { a.over(outageKey{Dependency: d}, true) }
-
-// Recovered reports that something is available. It may be called at each success.
-func (a *Tracker) Recovered(d Dependency) { a.over(outageKey{Dependency: d}, false) }
-
-// ChannelRecovered reports that a Slack channel takes posts.
-func (a *Tracker) ChannelRecovered(channel string) {
-	a.over(outageKey{Slack, channel}, false)
-}
-
-// ChannelIdle reports that nothing waits for a Slack channel any more, so no post will find out that it takes
-// them again. What is known of it holds for a while after the last attempt.
-func (a *Tracker) ChannelIdle(channel string, while time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := outageKey{Slack, channel}
-	if o, on := a.outages[key]; on && time.Since(o.told) > while {
-		delete(a.outages, key)
-		a.log.idle(key, o)
-	}
-}
-
-func (a *Tracker) over(key outageKey, soft bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	o, on := a.outages[key]
-	if !on || o.soft != soft {
+	o := a.outages[k]
+	switch {
+	case o == nil:
+		o = &outage{since: time.Now().UTC()}
+		a.outages[k] = o
+	case impaired && !o.impaired:
 		return
 	}
-	delete(a.outages, key)
-	a.log.recovered(key, o)
+	o.reason, o.impaired, o.reported = reason.Error(), impaired, time.Now()
+	a.logWaiting(k, o)
 }
 
-// Remind has the outages logged that nothing has reported for a while: during a long pause no attempt is
-// made.
+// Recovered reports that a dependency is available. It may be called for each success.
+func (a *Tracker) Recovered(d Dependency) { a.end(key{d, ""}, false) }
+
+// ChannelRecovered reports that a Slack channel takes posts.
+func (a *Tracker) ChannelRecovered(channel string) { a.end(key{Slack, channel}, false) }
+
+// Repaired ends a fault that Impaired reported.
+func (a *Tracker) Repaired(d Dependency) { a.end(key{d, ""}, true) }
+
+func (a *Tracker) end(k key, impaired bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if o := a.outages[k]; o != nil && o.impaired == impaired {
+		delete(a.outages, k)
+		a.log.Info("recovered", a.fields("after", k, o)...)
+	}
+}
+
+// ChannelIdle ends the outage of a Slack channel for which no event waits any more, unless it was reported
+// within that time. No post will show that the channel recovered.
+func (a *Tracker) ChannelIdle(channel string, within time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := key{Slack, channel}
+	if o := a.outages[k]; o != nil && time.Since(o.reported) > within {
+		delete(a.outages, k)
+		a.log.Info("nothing waits any more", a.fields("after", k, o)...)
+	}
+}
+
+// Remind logs long outages again. During a pause no attempt would do so.
 func (a *Tracker) Remind() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for key, o := range a.outages {
-		a.log.waiting(key, o)
+	for k, o := range a.outages {
+		a.logWaiting(k, o)
 	}
 }
 
-// Unavailable reports whether any of these is, not only impaired and not only for one channel.
+// Unavailable reports whether one of the dependencies is lost for all channels.
 func (a *Tracker) Unavailable(any ...Dependency) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.ContainsFunc(any, func(d Dependency) bool {
-		o, on := a.outages[outageKey{Dependency: d}]
-		return on && !o.soft
+		o := a.outages[key{d, ""}]
+		return o != nil && !o.impaired
 	})
 }
 
-// Untold reports whether something is unavailable and nothing has reported so for a while: then nothing asks
-// for it, and it would go unnoticed that it is available again.
-func (a *Tracker) Untold(d Dependency, while time.Duration) bool {
+// Unreported reports whether a dependency is lost and was not reported within that time: then nothing tries to
+// reach it, and nothing would notice its recovery.
+func (a *Tracker) Unreported(d Dependency, within time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o, on := a.outages[outageKey{Dependency: d}]
-	return on && time.Since(o.told) > while
+	o := a.outages[key{d, ""}]
+	return o != nil && time.Since(o.reported) > within
 }
 
-// Waits lists what is unavailable, in alphabetical order; without arguments, of everything.
-func (a *Tracker) Waits(of ...Dependency) []Wait {
+// Waits lists the outages of some dependencies, or of all, in alphabetical order.
+func (a *Tracker) Waits(of ...Dependency) []snapshot.Wait {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var list []Wait
-	for key, o := range a.outages {
-		if len(of) == 0 || slices.Contains(of, key.Dependency) {
-			list = append(list, Wait{For: key.String(), Channel: key.channel, Reason: o.reason, Since: o.since})
+	var list []snapshot.Wait
+	for k, o := range a.outages {
+		if len(of) == 0 || slices.Contains(of, k.dependency) {
+			list = append(list, snapshot.Wait{
+				For: k.dependency.String(), Channel: k.channel, Reason: o.reason, Since: o.since,
+			})
 		}
 	}
-	slices.SortFunc(list, func(x, y Wait) int {
+	slices.SortFunc(list, func(x, y snapshot.Wait) int {
 		return cmp.Or(strings.Compare(x.For, y.For), strings.Compare(x.Channel, y.Channel))
 	})
 	return list
+}
+
+// RetryPause is the mean pause of Retry. Tests shorten it.
+var RetryPause = 500 * time.Millisecond
+
+// Retry repeats a call until it succeeds, and reports the dependency as lost meanwhile. It returns ctx's error
+// if ctx is done first.
+func (a *Tracker) Retry(ctx context.Context, d Dependency, call func() error) error {
+	lost := false
+	for {
+		err := call()
+		if err == nil {
+			if lost {
+				a.Recovered(d)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.Lost(d, err)
+		lost = true
+		if !wait.For(ctx, wait.Jitter(RetryPause)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// logWaiting logs an outage, unless its last line is recent. mu is held.
+func (a *Tracker) logWaiting(k key, o *outage) {
+	now := time.Now()
+	if now.Sub(o.logged) < a.remind {
+		return
+	}
+	o.logged = now
+	a.log.Warn("waiting", append(a.fields("for", k, o), zap.String("reason", o.reason))...)
+}
+
+func (a *Tracker) fields(name string, k key, o *outage) []zap.Field {
+	fields := []zap.Field{
+		zap.Stringer(name, k.dependency), zap.Int("held", a.held(k.dependency)),
+		zap.Float64("waited_s", term.Seconds(time.Since(o.since))),
+	}
+	if k.channel != "" {
+		fields = append(fields, zap.String("channel", k.channel))
+	}
+	return fields
 }

@@ -16,7 +16,7 @@ func newObserved() (*Tracker, *observer.ObservedLogs) {
 	return New(zap.New(core), func(Dependency) int { return 7 }), logs
 }
 
-func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {
+func TestOutageIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, logs := newObserved()
 		for range 3*60*2 + 1 { // three minutes and a moment
@@ -33,7 +33,8 @@ func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {
 			t.Errorf("waiting lines by seconds (-want +got):\n%s", diff)
 		}
 		first := logs.FilterMessage("waiting").All()[0]
-		if diff := cmp.Diff(map[string]any{"for": "redis", "reason": "refused", "held": int64(7), "waited_s": 0.0}, first.ContextMap()); diff != "" || first.Level != zap.WarnLevel {
+		wait := map[string]any{"for": "redis", "reason": "refused", "held": int64(7), "waited_s": 0.0}
+		if diff := cmp.Diff(wait, first.ContextMap()); diff != "" || first.Level != zap.WarnLevel {
 			t.Errorf("level %s (-want +got):\n%s", first.Level, diff)
 		}
 		on := logs.FilterMessage("recovered").All()
@@ -47,8 +48,9 @@ func TestAnOutageIsALineAndThenOneAMinute(t *testing.T) {
 	})
 }
 
-// TestAnIdleChannelIsKnownForAWhile: that nothing waits for it any more says nothing of Slack.
-func TestAnIdleChannelIsKnownForAWhile(t *testing.T) {
+// TestIdleChannelIsForgottenAfterAMinute drops the wait without calling it a recovery: an empty queue says
+// nothing about Slack.
+func TestIdleChannelIsForgottenAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, logs := newObserved()
 		a.ChannelLost("#a", errors.New("503"))
@@ -70,13 +72,13 @@ func TestAnIdleChannelIsKnownForAWhile(t *testing.T) {
 	})
 }
 
-func TestAvailabilityKnowsWhatIsUnavailableAndWhy(t *testing.T) {
+func TestWaitsListReasons(t *testing.T) {
 	a, logs := newObserved()
 	a.Recovered(NATS)
 	a.Lost(Slack, errors.New("503"))
 	a.Lost(Redis, errors.New("refused"))
 	a.Lost(NATS, errors.New("gone"))
-	a.Lost(Redis, errors.New("timeout")) // the latest counts
+	a.Lost(Redis, errors.New("timeout")) // replaces the earlier error
 	a.Recovered(NATS)
 	reasons := func(of ...Dependency) (list []string) {
 		for _, wait := range a.Waits(of...) {

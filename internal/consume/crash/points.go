@@ -8,9 +8,10 @@ type Point string
 
 const (
 	AfterPull    Point = "after-pull"    // events are in flight, nothing is decided
-	AfterVerdict Point = "after-verdict" // the script has charged what it admitted
+	AfterVerdict Point = "after-verdict" // the script has charged the admitted events
 	AfterPost    Point = "after-post"    // Slack has the message, nothing has recorded that
-	AfterRecord  Point = "after-record"  // Redis has it as sent
+	AfterFailure Point = "after-failure" // Redis knows that the post failed
+	AfterRecord  Point = "after-record"  // Redis has it as sent, and not yet in the channel's pace
 	AfterLog     Point = "after-log"     // its line is written
 	AfterAck     Point = "after-ack"     // the connection has taken the acknowledgement
 )

@@ -10,13 +10,13 @@ import (
 	"notifier/internal/redact"
 )
 
-// Connection is a connection to NATS, and why there is none at the moment.
+// Connection is a connection to NATS that can explain why it is down.
 type Connection struct {
 	*nats.Conn
-	Why func() error // the latest reason, without secrets; nil: what nats.go knows of it
+	Why func() error // the latest reason, without secrets; if it is nil, nats.go's last error counts
 }
 
-// Down names the servers that do not answer, and the reason as far as it is known.
+// Down returns an error with the servers and the reason, if it is known.
 func (c Connection) Down() error {
 	why := c.Why
 	if why == nil {
@@ -29,8 +29,8 @@ func (c Connection) Down() error {
 	return fmt.Errorf("no connection to %s: %w", redact.Servers(c.Servers()), reason)
 }
 
-// Unreachable is why there is no connection; nil: there is one. It returns when ctx ends at the latest: while
-// nats.go tries a server that does not answer, it does not answer either.
+// Unreachable returns Down if there is no connection. It returns when ctx is done at the latest, because nats.go
+// blocks while it connects.
 func (c Connection) Unreachable(ctx context.Context) error {
 	answer := make(chan error, 1)
 	go func() {

@@ -1,3 +1,22 @@
+// Package feed reads events from NATS JetStream, and reports to the server how each of them ended.
+//
+// A Feed reads one durable pull consumer, which all replicas share. A single goroutine reads a single
+// subscription, so events arrive in the order of the stream. Everything that has arrived is in flight until
+// it ends: a bounded number of deliveries, within a budget of bytes, reported to the server as in progress
+// four times in each AckWait. The feed requests nothing that it has no room for, so memory stays bounded
+// during every outage.
+//
+// A Delivery ends exactly once: with Ack, Term or Later, or with HandBackAll at the end of a worker. An
+// event that the server delivers again while it is held joins the held delivery.
+//
+// The feed makes pull requests itself, because nats.go does not fit for three reasons. It takes an empty
+// message with a Status header for a control message, so a publisher could stop a replica; here a message
+// is known by its acknowledgement subject, which only the server sets. It buffers messages that are not
+// kept alive, and discards them at the end. And it spends timers on each message. Streams and consumers are
+// looked up and created with nats.go.
+//
+// When the stream or the consumer is lost, the feed binds again: it looks both up, creates a missing one,
+// and judges whether they fit. "notifier check" judges by the same rules.
 package feed
 
 import (
@@ -16,32 +35,37 @@ import (
 	"notifier/internal/consume/wait"
 )
 
-// What a consumer is created with. One that exists is used as it is.
+// Settings of a new consumer. An existing one is used as it is.
 const (
 	ackWait = 20 * time.Second // a crashed worker's events are redelivered after at most that
 	// Deliveries that all replicas together may hold: enough for 16 full replicas.
 	maxAckPendingReplicas = 16
-	apiTimeout            = 5 * time.Second // for what changes something
-	lookUpTimeout         = time.Second     // for a question: after an election another is answered at once
+	apiTimeout            = 5 * time.Second // of requests that change something
+	lookUpTimeout         = time.Second     // short, because after an election a second lookup succeeds at once
 )
 
-// bindRetry is the pause between two attempts to reach what a worker starts with.
+// bindRetry is the pause between two attempts to bind.
 var bindRetry = 500 * time.Millisecond
 
 // DefaultBudget is for Settings.Budget, in bytes.
 const DefaultBudget = 12 << 20
 
-// Settings name the stream and the durable consumer that a worker reads, and bound what it holds.
+// BatchesHeld bounds the batches that one worker holds: one is being decided, one is being settled, and the
+// others save the loop from waiting for the server.
+const BatchesHeld = 4
+
+// Settings name the stream and the durable consumer that a worker reads, and bound its deliveries in flight.
 type Settings struct {
 	Connection Connection
 	Stream     string // created with Subject if it is absent, never altered
 	Consumer   string // durable, shared by all replicas; created if it is absent, never altered
-	Subject    string // what to read
+	Subject    string // NATS_SUBJECT
 	Replicas   int    // of a stream that is created; 0: three in a cluster of three servers or more, else one
+	MaxBytes   int64  // of a stream that is created; zero means no bound
 
 	Capacity    int   // most deliveries in flight, 1 or more
 	Budget      int64 // most bytes of them, by their Cost; 1 MiB or more
-	MostPayload int   // longer payloads are cut to what a dead letter shows; 0: none is
+	MostPayload int   // longer payloads are cut to the part that a dead letter shows. Zero means no bound
 
 	MayFetch func() bool               // nothing is fetched while it returns false
 	Bound    func(ctx context.Context) // called each time a consumer is bound; it may not wait. It may be nil
@@ -49,62 +73,61 @@ type Settings struct {
 	Log      *zap.Logger
 }
 
-// ErrUnsuitable marks what waiting does not fix: JetStream that is off, a consumer that cannot be used.
+// ErrUnsuitable marks faults that waiting does not fix: JetStream is off, or a consumer cannot be used.
 var ErrUnsuitable = errors.New("this NATS cannot be used")
 
 // Feed reads a durable pull consumer. Make it with New, run it once.
 type Feed struct {
-	Settings
+	settings  Settings
 	js        jetstream.JetStream
 	inflight  *inflight
 	allowance allowance
 
-	// answering is held while a report of progress is sent, which would end the delay of an event that was
-	// handed back, and while one is handed back.
-	answering sync.Mutex
+	// reporting is held while progress is reported, and while an event is handed back: a report that comes
+	// later would end the delay.
+	reporting sync.Mutex
 
 	quiet time.Duration // finishQuiet, but in tests
 
 	isBound  atomic.Bool
-	pending  atomic.Uint64 // events after the one that was delivered last
-	ackWait  atomic.Int64  // the consumer's, a time.Duration; 0 before it is bound
-	wasBound bool          // once or more
-	created  time.Time     // when the stream was created that this was bound to last
+	pending  atomic.Uint64   // events after the one that was delivered last
+	ackWait  atomic.Int64    // the consumer's, a time.Duration; 0 before it is bound
+	wasBound bool            // once or more
+	created  time.Time       // when the stream was created that this was bound to last
+	risks    map[string]bool // that were logged at the last binding
 }
 
-// New makes a Feed and asks no server.
+// New makes a Feed, without a request to a server.
 func New(settings Settings) (*Feed, error) {
 	js, err := jetstream.New(settings.Connection.Conn, jetstream.WithDefaultTimeout(lookUpTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	return &Feed{
-		Settings: settings,
+		settings: settings,
 		js:       js,
 		inflight: newInflight(settings.Capacity, settings.Budget),
 		quiet:    finishQuiet,
 	}, nil
 }
 
-// Run reads until ctx ends. It binds again when the stream or the consumer is lost, and fails only on what
-// waiting does not fix: ErrUnsuitable, or a connection that is closed for good. After it nothing more
-// arrives.
+// Run reads until ctx ends. It binds again when the stream or the consumer is lost. It fails only if waiting
+// does not help: with ErrUnsuitable, or if the connection is closed for good. After Run nothing more arrives.
 func (s *Feed) Run(ctx context.Context) error {
 	defer s.inflight.close()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // what Bound has started ends with Run, also when the connection is closed for good
+	defer cancel() // ends the work that Bound has started, also when the connection is closed for good
 	return s.run(ctx)
 }
 
-// Take moves up to limit deliveries that have arrived to the caller, without waiting for more than there are.
-// It waits while there are none: until nothing more will arrive (nil, nil; see Done), idle has passed (nil,
-// nil) or ctx ends.
+// Take moves up to limit deliveries to the caller, in order of arrival. It waits only for the first: until
+// nothing more will arrive (nil, nil; see Done), idle has passed (nil, nil) or ctx ends.
 func (s *Feed) Take(ctx context.Context, limit int, idle time.Duration) ([]*Delivery, error) {
 	return s.inflight.take(ctx, limit, idle)
 }
 
-// Gather waits until so many deliveries have arrived that a batch is worth its cost, but for patience at
-// most. It returns early when there is no room for more, nothing more will arrive, or ctx ends.
+// Gather waits until the wanted number of deliveries has arrived, for patience at most: small batches cost
+// more. It returns early when there is no room for more, nothing more will arrive, or ctx ends.
 func (s *Feed) Gather(ctx context.Context, wanted int, patience time.Duration) {
 	s.inflight.gather(ctx, wanted, patience)
 }
@@ -115,7 +138,7 @@ func (s *Feed) Behind() bool { return s.pending.Load() > uint64(s.inflight.size(
 // Done reports whether nothing more will arrive and all that has arrived was taken.
 func (s *Feed) Done() bool { return s.inflight.done() }
 
-// Held is how many deliveries are in flight.
+// Held counts the deliveries in flight.
 func (s *Feed) Held() int { return s.inflight.size() }
 
 // Full reports whether nothing more can be fetched for want of room.
@@ -124,28 +147,18 @@ func (s *Feed) Full() bool { return s.inflight.full() }
 // IsBound reports whether a consumer is being read.
 func (s *Feed) IsBound() bool { return s.isBound.Load() }
 
-// Pending is how many events are in the stream that no replica has fetched yet. It asks NATS.
-func (s *Feed) Pending(ctx context.Context) (uint64, error) {
-	consumer, err := s.js.Consumer(ctx, s.Stream, s.Consumer)
-	if err != nil {
-		return 0, fmt.Errorf("nats: consumer %s of stream %s: %w", s.Consumer, s.Stream, err)
-	}
-	return consumer.CachedInfo().NumPending, nil
-}
-
 // HandBackAll ends all that is in flight: the server delivers it again at once, to another replica or to the
 // next start of this one. Run has ended.
 func (s *Feed) HandBackAll() error {
 	for _, reply := range s.inflight.drain() {
-		if err := s.Connection.Publish(reply, ackRetry); err != nil {
+		if err := s.settings.Connection.Publish(reply, ackRetry); err != nil {
 			return fmt.Errorf("nats: return for redelivery: %w", err)
 		}
 	}
 	return nil
 }
 
-// KeepAlive reports to the server that what is in flight is in progress, four times in the time after which
-// it would redeliver it, until ctx ends.
+// KeepAlive reports all deliveries in flight as in progress, four times in each AckWait, until ctx ends.
 func (s *Feed) KeepAlive(ctx context.Context) {
 	for {
 		ackWait := time.Duration(s.ackWait.Load())
@@ -156,18 +169,18 @@ func (s *Feed) KeepAlive(ctx context.Context) {
 	}
 }
 
-// keepAliveCheck is how often the deliveries in flight are searched for old ones: ten times in the time after
-// which one is reported, and at least once a second, as another consumer may be less patient.
+// keepAliveCheck returns the pause between two searches for deliveries to report: a tenth of the time after
+// which one is reported, and a second at most, because another consumer may be less patient.
 func keepAliveCheck(ackWait time.Duration) time.Duration {
 	return min(max(ackWait/40, 100*time.Millisecond), time.Second)
 }
 
-// touch reports progress of what the server has heard nothing of for so long.
+// touch reports the deliveries that were not reported for the quiet time.
 func (s *Feed) touch(now time.Time, quiet time.Duration) {
-	s.answering.Lock()
-	defer s.answering.Unlock()
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	for _, reply := range s.inflight.untouched(now.Add(-quiet), now) {
-		_ = s.Connection.Publish(reply, ackProgress) // an error means a closed connection: run ends
+		_ = s.settings.Connection.Publish(reply, ackProgress) // an error means a closed connection: run ends
 	}
 }
 
@@ -181,13 +194,13 @@ func (s *Feed) run(ctx context.Context) error {
 			return nil // ctx ended
 		}
 		s.wasBound = true
-		if s.Bound != nil {
-			s.Bound(ctx)
+		if s.settings.Bound != nil {
+			s.settings.Bound(ctx)
 		}
 		s.ackWait.Store(int64(info.Config.AckWait))
-		s.allowance.bind(info, s.inflight.capacity)
+		s.allowance.bind(info.Config, s.inflight.capacity)
 		s.isBound.Store(true)
-		err = s.read(ctx, info)
+		err = s.newReader(info).run(ctx)
 		s.isBound.Store(false)
 		if ctx.Err() != nil {
 			return nil
@@ -195,43 +208,33 @@ func (s *Feed) run(ctx context.Context) error {
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			return err
 		}
-		s.Tracker.Lost(availability.Consumer, err)
+		s.settings.Tracker.Lost(availability.Consumer, err)
 		if !wait.For(ctx, wait.Jitter(bindRetry)) {
 			return nil
 		}
 	}
 }
 
-// read pulls from a consumer that was bound.
-func (s *Feed) read(ctx context.Context, info *jetstream.ConsumerInfo) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { s.watchAllowance(ctx) })
-	defer watching.Wait()
-	defer cancel()
-	return s.newPull(info).run(ctx)
-}
-
 // bind waits until stream and consumer exist and fit; nil, nil when ctx ends before.
 func (s *Feed) bind(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	for {
-		if s.Connection.IsClosed() {
+		if s.settings.Connection.IsClosed() {
 			return nil, nats.ErrConnectionClosed
 		}
-		if !s.Connection.IsConnected() {
-			s.Tracker.Lost(availability.NATS, s.Connection.Down())
+		if !s.settings.Connection.IsConnected() {
+			s.settings.Tracker.Lost(availability.NATS, s.settings.Connection.Down())
 		} else {
-			s.Tracker.Recovered(availability.NATS)
+			s.settings.Tracker.Recovered(availability.NATS)
 			info, err := s.lookUp(ctx)
 			if err == nil {
-				s.Tracker.Recovered(availability.Consumer)
+				s.settings.Tracker.Recovered(availability.Consumer)
 				return info, nil
 			}
 			if errors.Is(err, ErrUnsuitable) {
 				return nil, err
 			}
 			if ctx.Err() == nil {
-				s.Tracker.Lost(availability.Consumer, err)
+				s.settings.Tracker.Lost(availability.Consumer, err)
 			}
 		}
 		if !wait.For(ctx, wait.Jitter(bindRetry)) {

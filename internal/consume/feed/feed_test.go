@@ -16,7 +16,7 @@ import (
 	"notifier/test/kit"
 )
 
-// fixture is a server with a stream and a consumer, and the feeds of the replicas that read it.
+// fixture is a server with a stream and a consumer that the feeds of several replicas read.
 type fixture struct {
 	*testing.T
 	js  jetstream.JetStream
@@ -30,9 +30,14 @@ func newFixture(t *testing.T, change func(*jetstream.ConsumerConfig)) *fixture {
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	l := &fixture{T: t, js: kit.JetStream(t, server.URL()), url: server.URL()}
-	_, err = l.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Retention: jetstream.WorkQueuePolicy})
+	_, err = l.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.>"}, Retention: jetstream.WorkQueuePolicy,
+	})
 	kit.Check(t, err)
-	config := jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 400}
+	config := jetstream.ConsumerConfig{
+		Durable: "C", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 400,
+	}
 	if change != nil {
 		change(&config)
 	}
@@ -41,21 +46,26 @@ func newFixture(t *testing.T, change func(*jetstream.ConsumerConfig)) *fixture {
 	return l
 }
 
-// source starts a replica's feed with room for so many deliveries.
+// source starts the feed of a replica with the given capacity.
 func (l *fixture) source(capacity int) *Feed {
 	l.Helper()
 	s, _ := l.start(capacity, finishQuiet)
 	return s
 }
 
-// start is source with a function that ends the feed.
+// start starts a feed and also returns a function that ends it.
 func (l *fixture) start(capacity int, patience time.Duration) (s *Feed, end func()) {
+	l.Helper()
+	return l.startWith(capacity, DefaultBudget, patience)
+}
+
+func (l *fixture) startWith(capacity int, budget int64, patience time.Duration) (s *Feed, end func()) {
 	l.Helper()
 	connection, err := nats.Connect(l.url)
 	kit.Check(l.T, err)
 	s, err = New(Settings{
 		Connection: Connection{Conn: connection}, Stream: "S", Consumer: "C", Subject: "s.>",
-		Capacity: capacity, Budget: DefaultBudget, MayFetch: always, Tracker: quiet(), Log: zap.NewNop(),
+		Capacity: capacity, Budget: budget, MayFetch: always, Tracker: quiet(), Log: zap.NewNop(),
 	})
 	kit.Check(l.T, err)
 	s.quiet = patience
@@ -74,7 +84,7 @@ func (l *fixture) start(capacity int, patience time.Duration) (s *Feed, end func
 	return s, end
 }
 
-// quiet is a tracker that logs nothing.
+// quiet returns a tracker that logs nothing.
 func quiet() *availability.Tracker {
 	return availability.New(zap.NewNop(), func(availability.Dependency) int { return 0 })
 }
@@ -109,8 +119,43 @@ func (l *fixture) consumer() *jetstream.ConsumerInfo {
 	return consumer.CachedInfo()
 }
 
-// A worker that stops leaves nothing behind that the server has delivered: it would reach another replica
-// only after AckWait.
+// Goroutines with an inbox each would mix up the events of their requests.
+func TestEventsArriveInTheOrderOfTheStream(t *testing.T) {
+	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 100_000 })
+	const n = 20_000
+	payloads := [][]byte{nil, make([]byte, 100), make([]byte, 3000), make([]byte, 20_000)}
+	for i := range n {
+		payload := payloads[i%2]
+		if i%50 == 0 {
+			payload = payloads[2+i/50%2]
+		}
+		_, err := l.js.PublishAsync("s.a", payload)
+		kit.Check(t, err)
+		if i%1000 == 999 {
+			<-l.js.PublishAsyncComplete()
+		}
+	}
+	s, _ := l.startWith(2000, 4<<20, finishQuiet)
+	for next := uint64(1); next <= n; {
+		deliveries, err := s.Take(t.Context(), 100, kit.Patience)
+		kit.Check(t, err)
+		if len(deliveries) == 0 {
+			t.Fatalf("nothing arrives after %d", next-1)
+		}
+		for _, d := range deliveries {
+			if d.Seq != next {
+				t.Fatalf("%d arrived, expected %d", d.Seq, next)
+			}
+			next++
+		}
+		kit.Check(t, s.Ack(deliveries...))
+	}
+	if _, peak := s.Bytes(); peak > 4<<20 {
+		t.Errorf("%d bytes were in flight or requested, expected at most %d", peak, 4<<20)
+	}
+}
+
+// Anything left behind would reach another replica only after AckWait.
 func TestEndedFeedHoldsAllDeliveries(t *testing.T) {
 	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 100_000 })
 	for _, after := range []int{1, 500, 3000} {
@@ -124,9 +169,11 @@ func TestEndedFeedHoldsAllDeliveries(t *testing.T) {
 		s, end := l.start(8000, kit.Patience)
 		kit.Eventually(t, "some have arrived", func() bool { return s.Held() >= after })
 		end()
-		kit.Eventually(t, "the server has delivered what is in flight", func() bool { return l.consumer().NumAckPending == s.Held() })
-		if s.inflight.reserved != (room{}) {
-			t.Errorf("%+v is reserved", s.inflight.reserved)
+		kit.Eventually(t, "the server has delivered what is in flight", func() bool {
+			return l.consumer().NumAckPending == s.Held()
+		})
+		if s.inflight.reserved != 0 {
+			t.Errorf("%d bytes are reserved", s.inflight.reserved)
 		}
 		for _, d := range l.arrived(s, s.Held()) {
 			kit.Check(t, s.Ack(d))
@@ -135,7 +182,7 @@ func TestEndedFeedHoldsAllDeliveries(t *testing.T) {
 	}
 }
 
-// Room is asked for when it is there, and not only now and then: 400 events would take 50 seconds then.
+// Free room is requested at once. If the reader polled for room instead, 400 events would take 50 seconds.
 func TestRoomIsUsedAtOnce(t *testing.T) {
 	l := newFixture(t, nil)
 	s := l.source(8)
@@ -146,5 +193,56 @@ func TestRoomIsUsedAtOnce(t *testing.T) {
 	}
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// An operator bounds the requests of a consumer while it is read.
+func TestChangedRequestLimitsAreKept(t *testing.T) {
+	l := newFixture(t, nil)
+	s := l.source(64)
+	l.publish(1)
+	kit.Check(t, s.Ack(l.arrived(s, 1)...))
+	config := l.consumer().Config
+	config.MaxRequestBatch = 5
+	_, err := l.js.UpdateConsumer(t.Context(), "S", config)
+	kit.Check(t, err)
+	l.publish(200)
+	for got := 0; got < 200; {
+		taken, err := s.inflight.take(t.Context(), 512, kit.Patience)
+		kit.Check(t, err)
+		if len(taken) == 0 {
+			t.Fatalf("%d of 200 events, and then none; waits %v", got, s.settings.Tracker.Waits())
+		}
+		got += len(taken)
+		kit.Check(t, s.Ack(taken...))
+	}
+}
+
+// A publisher's Nats-Msg-Size makes its empty events look as if the server kept their payloads back. They are
+// taken like others, so they cannot fill the consumer.
+func TestForgedSizeHeadersAreNotRedelivered(t *testing.T) {
+	const forged = 3000
+	l := newFixture(t, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 })
+	for range forged {
+		message := nats.NewMsg("s.forged")
+		message.Header.Set("Nats-Msg-Size", "5")
+		_, err := l.js.PublishMsgAsync(message)
+		kit.Check(t, err)
+	}
+	<-l.js.PublishAsyncComplete()
+	s := l.source(2048)
+	for got := 0; got < forged; {
+		taken, err := s.inflight.take(t.Context(), 512, kit.Patience)
+		kit.Check(t, err)
+		if len(taken) == 0 {
+			t.Fatalf("%d of %d events, and then none", got, forged)
+		}
+		for _, d := range taken {
+			if d.Redelivered {
+				t.Fatalf("event %d was sent back", d.Seq)
+			}
+		}
+		got += len(taken)
+		kit.Check(t, s.Ack(taken...))
 	}
 }

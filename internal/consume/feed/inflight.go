@@ -1,118 +1,91 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 )
 
-// inflight is everything that has arrived and is not settled, bounded in number and in bytes. Part of it is
-// queued, waiting for its decision. Nothing is ever requested that it has no room for, which bounds memory
-// whatever is unavailable.
-//
-// It keeps the whole account: what is in flight, and what requests have reserved for messages that may still
-// come.
+// inflight holds everything that has arrived and has not ended, bounded in number and in bytes. A part of
+// it is queued, in order of arrival, until the worker takes it.
 type inflight struct {
 	capacity int
 	budget   int64         // bytes
 	arrived  chan struct{} // has a token when the queue may have become longer, or has closed
 	freed    chan struct{} // has a token when there may be more room
 
-	mu         sync.Mutex
-	queue      []*Delivery
-	wanted     int // the queue is so long before its reader is woken, unless that gives up; see gather
-	closed     bool
-	ring       Delivery // sentinel of the list: ring.next is the oldest
-	count      int
-	bytes      int64 // what is in flight, by its cost
-	reserved   room  // for what was requested
-	peak       int64 // the most that bytes and those reserved have been together
-	generation int   // see nextGeneration
-	older      int   // how many are of an earlier generation
+	mu       sync.Mutex
+	held     map[string]*Delivery // by Token: a stream that was created again uses the same sequences
+	queue    []*Delivery
+	wanted   int // length of the queue at which its reader is woken; see gather
+	closed   bool
+	bytes    int64 // the cost of held
+	reserved int64 // bytes for messages that were requested
+	peak     int64 // maximum of bytes and reserved together
 }
 
-// room is space for so many messages, which cost so many bytes together.
+// room is space for a number of messages, and for the bytes that they cost.
 type room struct {
 	messages int
 	bytes    int64
 }
 
 func newInflight(capacity int, budget int64) *inflight {
-	f := &inflight{
+	return &inflight{
 		capacity: capacity, budget: budget,
 		arrived: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+		held: map[string]*Delivery{},
 	}
-	f.ring.previous, f.ring.next = &f.ring, &f.ring
-	return f
 }
 
-// add queues a delivery, which takes the place of what its request has reserved for it. A message that is in
-// flight already has been redelivered because AckWait has passed: the older delivery goes on with the newer
-// acknowledgement subject, and nothing is queued twice.
-func (f *inflight) add(d *Delivery, reserved room) {
+// add queues a delivery; reserved bytes remain for messages still to come. If the event is already held, the
+// server has delivered it again, because AckWait has passed or the consumer was created again: the held
+// delivery continues with the newer acknowledgement subject.
+func (f *inflight) add(d *Delivery, reserved int64) {
 	f.mu.Lock()
-	f.reserved.messages -= reserved.messages
-	f.reserved.bytes -= reserved.bytes
-	if d.Redelivered || f.older > 0 {
-		if known := f.find(d.Token); known != nil {
-			if known.generation != f.generation {
-				known.generation = f.generation
-				f.older--
-			}
-			known.reply, known.touched = d.reply, d.touched
-			f.mu.Unlock()
-			signal(f.freed)
-			return
-		}
+	known := f.held[d.Token]
+	if known != nil {
+		known.reply, known.touched = d.reply, d.touched
+	} else {
+		f.held[d.Token] = d
+		f.queue = append(f.queue, d)
+		f.bytes += d.Cost
 	}
-	d.generation = f.generation
-	d.previous, d.next = f.ring.previous, &f.ring
-	d.previous.next, d.next.previous = d, d
-	f.count++
-	f.charge(d.Cost)
-	f.queue = append(f.queue, d)
-	enough := f.enough(f.wanted)
+	f.setReserved(reserved)
+	wake := known == nil && f.enough(f.wanted)
 	f.mu.Unlock()
-	if enough {
+	if wake {
 		signal(f.arrived)
 	}
-	if d.Cost < reserved.bytes {
-		signal(f.freed)
-	}
 }
 
-// nextGeneration begins a generation: a consumer that was recreated, or that another server leads now, may
-// deliver what is in flight as if for the first time.
-func (f *inflight) nextGeneration() {
+// reserve sets the bytes reserved for messages that were requested.
+func (f *inflight) reserve(bytes int64) {
 	f.mu.Lock()
-	f.generation++
-	f.older = f.count
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	f.setReserved(bytes)
 }
 
-// forgetReplies is called when the stream was deleted. What is in flight is settled like everything else, but
-// there is nothing to acknowledge: its sequence belongs to another message now.
+// setReserved is called with mu held.
+func (f *inflight) setReserved(bytes int64) {
+	f.reserved = bytes
+	f.peak = max(f.peak, f.bytes+bytes)
+}
+
+// forgetReplies is called when the stream was deleted. The deliveries in flight are settled like all others,
+// but never acknowledged: their sequences belong to other messages now.
 func (f *inflight) forgetReplies() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for d := f.ring.next; d != &f.ring; d = d.next {
+	for _, d := range f.held {
 		d.reply = ""
 	}
 }
 
-// find walks the list; mu is held. It is called only for what may be in flight already, which is little.
-func (f *inflight) find(token string) *Delivery {
-	for d := f.ring.next; d != &f.ring; d = d.next {
-		if d.Token == token {
-			return d
-		}
-	}
-	return nil
-}
-
-// take moves up to limit queued deliveries to the caller, without waiting for more than there are. It waits
-// while there is none, until the queue is closed (nil, nil), idle has passed (nil, nil) or ctx ends.
+// take moves up to limit queued deliveries to the caller. It waits while the queue is empty, until it is
+// closed (nil, nil), idle has passed (nil, nil) or ctx ends.
 func (f *inflight) take(ctx context.Context, limit int, idle time.Duration) ([]*Delivery, error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
@@ -136,8 +109,8 @@ func (f *inflight) take(ctx context.Context, limit int, idle time.Duration) ([]*
 	}
 }
 
-// gather waits until so many deliveries are queued that a batch is worth its cost, but for patience at most.
-// It returns early when there is no room for more, nothing more will arrive, or ctx ends.
+// gather waits until the queue is long enough for a batch to be worth its cost, for patience at most. It
+// returns early if there is no room for more, nothing more will arrive, or ctx ends.
 func (f *inflight) gather(ctx context.Context, wanted int, patience time.Duration) {
 	f.mu.Lock()
 	if f.enough(wanted) {
@@ -150,7 +123,7 @@ func (f *inflight) gather(ctx context.Context, wanted int, patience time.Duratio
 	defer timer.Stop()
 	for gathered := false; !gathered; {
 		select {
-		case <-f.arrived: // it may be a token of earlier
+		case <-f.arrived: // the token may be an earlier one
 		case <-timer.C:
 			gathered = true
 		case <-ctx.Done():
@@ -177,39 +150,34 @@ func (f *inflight) close() {
 	signal(f.arrived)
 }
 
-// done reports whether nothing more will arrive and nothing is queued.
+// done reports whether nothing more will arrive and the queue is empty.
 func (f *inflight) done() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.closed && len(f.queue) == 0
 }
 
-// release removes settled deliveries.
+// release removes deliveries that have ended. A delivery that was removed before is skipped.
 func (f *inflight) release(deliveries ...*Delivery) {
 	f.mu.Lock()
 	for _, d := range deliveries {
-		if d.next == nil {
-			continue // it was removed before
-		}
-		d.previous.next, d.next.previous = d.next, d.previous
-		d.previous, d.next = nil, nil
-		f.count--
-		f.bytes -= d.Cost
-		if d.generation != f.generation {
-			f.older--
+		if f.held[d.Token] == d {
+			delete(f.held, d.Token)
+			f.bytes -= d.Cost
 		}
 	}
 	f.mu.Unlock()
 	signal(f.freed)
 }
 
-// free is the room that is neither in flight nor reserved, and for how many messages some is reserved.
-func (f *inflight) free() (free room, reserved int) {
+// free returns the room left beside the deliveries in flight and the reserved room.
+func (f *inflight) free(reserved room) room {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	free.messages = max(0, f.capacity-f.count-f.reserved.messages)
-	free.bytes = max(0, f.budget-f.bytes-f.reserved.bytes)
-	return free, f.reserved.messages
+	return room{
+		messages: max(0, f.capacity-len(f.held)-reserved.messages),
+		bytes:    max(0, f.budget-f.bytes-reserved.bytes),
+	}
 }
 
 // full reports whether nothing more can be requested, by number or by bytes.
@@ -219,45 +187,18 @@ func (f *inflight) full() bool {
 	return f.noRoom()
 }
 
-func (f *inflight) noRoom() bool { return f.count >= f.capacity || f.bytes >= f.budget*7/8 }
-
-// reserve takes room for messages that are requested.
-func (f *inflight) reserve(r room) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reserved.messages += r.messages
-	f.reserved.bytes += r.bytes
-	f.charge(0)
+func (f *inflight) noRoom() bool {
+	return len(f.held) >= f.capacity || f.bytes >= f.budget-f.budget/minShare
 }
 
-// giveBack is for what was reserved and will not come.
-func (f *inflight) giveBack(r room) {
-	f.reserve(room{-r.messages, -r.bytes})
-	signal(f.freed)
-}
-
-// charge adds to what is in flight; mu is held.
-func (f *inflight) charge(cost int64) {
-	f.bytes += cost
-	f.peak = max(f.peak, f.bytes+f.reserved.bytes)
-}
-
-// size is how many deliveries are in flight.
 func (f *inflight) size() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.count
+	return len(f.held)
 }
 
-// replyOf is where the delivery is acknowledged now; empty: nowhere. See add and forgetReplies.
-func (f *inflight) replyOf(d *Delivery) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return d.reply
-}
-
-// repliesOf is where deliveries are acknowledged now, without those that are acknowledged nowhere.
-func (f *inflight) repliesOf(deliveries []*Delivery) []string {
+// repliesOf returns the acknowledgement subjects of deliveries. Deliveries of a deleted stream are skipped.
+func (f *inflight) repliesOf(deliveries ...*Delivery) []string {
 	replies := make([]string, 0, len(deliveries))
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -269,13 +210,13 @@ func (f *inflight) repliesOf(deliveries []*Delivery) []string {
 	return replies
 }
 
-// untouched returns the acknowledgement subjects of the deliveries of which the server has heard nothing
-// since then, and counts them as touched at now.
+// untouched returns the acknowledgement subjects of the deliveries that the server has heard nothing of since
+// then, and counts them as touched now.
 func (f *inflight) untouched(since, now time.Time) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var replies []string
-	for d := f.ring.next; d != &f.ring; d = d.next {
+	for _, d := range f.held {
 		if d.reply != "" && d.touched.Before(since) {
 			d.touched = now
 			replies = append(replies, d.reply)
@@ -284,21 +225,22 @@ func (f *inflight) untouched(since, now time.Time) []string {
 	return replies
 }
 
-// drain removes everything, and returns the acknowledgement subjects.
-func (f *inflight) drain() (replies []string) {
+// drain removes everything. It returns the acknowledgement subjects in the order of the stream, because the
+// server delivers the events again in the order in which they are handed back.
+func (f *inflight) drain() []string {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for d := f.ring.next; d != &f.ring; d = d.next {
-		if d.reply != "" {
-			replies = append(replies, d.reply)
-		}
+	all := make([]*Delivery, 0, len(f.held))
+	for _, d := range f.held {
+		all = append(all, d)
 	}
-	f.ring.previous, f.ring.next = &f.ring, &f.ring
-	f.count, f.bytes, f.older, f.queue = 0, 0, 0, nil
-	return replies
+	clear(f.held)
+	f.bytes, f.queue = 0, nil
+	f.mu.Unlock()
+	slices.SortFunc(all, func(a, b *Delivery) int { return cmp.Compare(a.Seq, b.Seq) })
+	return f.repliesOf(all...)
 }
 
-// signal leaves a token in a channel of capacity one, if there is none yet.
+// signal leaves a token in a channel of capacity one, unless it has one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

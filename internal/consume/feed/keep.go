@@ -12,28 +12,28 @@ import (
 	"notifier/internal/outcome"
 )
 
-// What is kept of a message in flight, in bytes.
+// Bounds of a message in flight, in bytes.
 const (
-	// perMessage is what a message takes in addition to its own bytes, 512 of it for the copy of its headers:
-	// measured, rounded up.
+	// perMessage is the overhead of a message, measured and rounded up; 512 of it are for a copy of its headers.
 	perMessage   = 1024
-	plainHeaders = 512     // headers that take no more than this are kept as they are
-	ownHeaders   = 4 << 10 // no more of a publisher's own headers is kept, names included
+	plainHeaders = 512     // shorter headers are kept as they are
+	ownHeaders   = 4 << 10 // bounds a publisher's own headers, names included
 )
 
-// neededHeaders determine what becomes of an event; in lower case. They are kept whatever their length, which
-// the budget bounds.
+// neededHeaders, in lower case, decide on an event. They are kept whatever their length; the budget bounds them.
 var neededHeaders = map[string]bool{
 	"nats-msg-id": true, "notifier-event-id": true, "notifier-source": true, "content-type": true,
 	"ce-id": true, "ce-specversion": true, "ce-source": true, "ce-type": true, "ce-time": true,
 	"ce-datacontenttype": true,
 	"traceparent":        true, "tracestate": true,
+	// of the server's own messages
+	"nats-marker-reason": true, "nats-pending-messages": true, "nats-incr": true,
 }
 
-// keep is what a worker keeps of a message, and what that costs of the budget in bytes: never more than the
-// message's own size and perMessage. A payload of more than mostPayload bytes (0: there is no bound) is cut,
-// because it is never decoded, and headers that nothing needs are dropped. What is kept then is a copy, so
-// that it does not keep the whole message in memory.
+// keep returns the parts of a message that a worker needs, and their cost of the budget in bytes, at most the
+// message's size and perMessage. If mostPayload is above zero, a longer payload is cut, because it is never
+// decoded. Headers that nothing needs are dropped. A shortened message is copied, or the whole one would stay in
+// memory.
 func keep(message *nats.Msg, mostPayload int) (event.Message, int64) {
 	kept := event.Message{Subject: message.Subject, Header: message.Header, Data: message.Data}
 	headers := message.Size() - len(message.Subject) - len(message.Reply) - len(message.Data)
@@ -49,9 +49,8 @@ func keep(message *nats.Msg, mostPayload int) (event.Message, int64) {
 	return kept, int64(perMessage + len(message.Subject) + len(message.Reply) + headers + len(kept.Data))
 }
 
-// keepHeaders is a copy of the headers that are needed, and of the publisher's own as far as ownHeaders
-// allows, in the order of their names so that each delivery keeps the same. It returns their size in bytes,
-// too.
+// keepHeaders copies the needed headers, and the publisher's own up to ownHeaders, in the order of their names:
+// each delivery keeps the same. It also returns their size in bytes.
 func keepHeaders(header nats.Header) (kept nats.Header, size int) {
 	own := 0
 	kept = nats.Header{}
@@ -73,7 +72,7 @@ func keepHeaders(header nats.Header) (kept nats.Header, size int) {
 	return kept, size
 }
 
-// sizeOfHeader is what a header takes in a message: a line for each value.
+// sizeOfHeader returns the bytes of a header in a message: a line for each value.
 func sizeOfHeader(name string, values []string) int {
 	size := 0
 	for _, value := range values {

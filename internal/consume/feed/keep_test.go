@@ -20,10 +20,11 @@ func message(data string, pairs ...string) *nats.Msg {
 	return m
 }
 
-func TestASmallMessageIsKeptAsItIs(t *testing.T) {
+func TestSmallMessageIsKeptWhole(t *testing.T) {
 	m := message("hello", "Nats-Msg-Id", "a", "X", "b", "Nats-Expected-Stream", "c")
 	kept, cost := keep(m, 10)
-	if diff := cmp.Diff(map[string][]string(m.Header), kept.Header); diff != "" || string(kept.Data) != "hello" || kept.DataBytes != 0 {
+	same := cmp.Equal(map[string][]string(m.Header), kept.Header) && string(kept.Data) == "hello"
+	if !same || kept.DataBytes != 0 {
 		t.Errorf("kept %+v", kept)
 	}
 	if want := int64(m.Size() + perMessage); cost != want {
@@ -31,11 +32,13 @@ func TestASmallMessageIsKeptAsItIs(t *testing.T) {
 	}
 }
 
-func TestHeadersThatNothingNeedsAreDropped(t *testing.T) {
+func TestKeepDropsUnneededHeaders(t *testing.T) {
 	long := strings.Repeat("h", 3000)
 	needed := []string{
-		"Nats-Msg-Id", "a", "Notifier-Event-Id", "b", "Notifier-Source", "s", "content-type", "text/plain", "ce-id", "c", "Ce-Specversion", "1.0",
-		"ce-source", long, "ce-type", "d", "ce-time", "e", "ce-datacontenttype", "f", "Traceparent", "g", "tracestate", "h",
+		"Nats-Msg-Id", "a", "Notifier-Event-Id", "b", "Notifier-Source", "s",
+		"content-type", "text/plain", "ce-id", "c", "Ce-Specversion", "1.0",
+		"ce-source", long, "ce-type", "d", "ce-time", "e",
+		"ce-datacontenttype", "f", "Traceparent", "g", "tracestate", "h",
 	}
 	own := []string{"X-A", long, "X-C", "small", "X-C", "second"}
 	dropped := []string{"X-B", long, "Nats-Expected-Stream", "S", "Notifier-Reason", "sent"}
@@ -50,8 +53,8 @@ func TestHeadersThatNothingNeedsAreDropped(t *testing.T) {
 	}
 }
 
-// What is kept is a copy: a part of the message would keep all of it in memory.
-func TestWhatIsKeptOfALargeMessageIsACopy(t *testing.T) {
+// A reference to part of a message would keep the whole message in memory.
+func TestLargeMessageIsCopied(t *testing.T) {
 	block := strings.Repeat("h", 600)
 	name, value := "X"+block[:3], block[3:9]
 	m := message("hello", name, value, "Y", block)
@@ -66,30 +69,32 @@ func TestWhatIsKeptOfALargeMessageIsACopy(t *testing.T) {
 	}
 	cut, cost := keep(message(strings.Repeat("x", 900_000)), 65_536)
 	if len(cut.Data) != event.KeptOfTooLarge || cap(cut.Data) > 2*event.KeptOfTooLarge || cut.DataBytes != 900_000 {
-		t.Errorf("of a payload that is too large %d bytes with a capacity of %d are kept, with %d as its length", len(cut.Data), cap(cut.Data), cut.DataBytes)
+		t.Errorf("of a payload that is too large %d bytes with a capacity of %d are kept, with %d as its length",
+			len(cut.Data), cap(cut.Data), cut.DataBytes)
 	}
 	if cost > perMessage+2*event.KeptOfTooLarge {
 		t.Errorf("it costs %d bytes", cost)
 	}
 }
 
-func TestAHeaderThatCannotBePublishedIsDropped(t *testing.T) {
+func TestUnpublishableHeaderIsDropped(t *testing.T) {
 	kept, size := keepHeaders(nats.Header{"Not a name": {"x"}, "X": {"yz"}})
 	if len(kept) != 1 || size != len("X:yz\r\n") {
 		t.Errorf("kept %v of %d bytes, expected X alone", kept, size)
 	}
 }
 
-// With a small EVENT_MAX_BYTES a payload above it is still whole in its dead letter, as far as a letter has
-// room for it.
-func TestAPayloadThatADeadLetterHasRoomForIsKept(t *testing.T) {
-	if kept, _ := keep(message(strings.Repeat("x", event.KeptOfTooLarge)), 100); len(kept.Data) != event.KeptOfTooLarge || kept.DataBytes != 0 {
+// With a small EVENT_MAX_BYTES, a payload above the limit is still kept whole if a dead letter has room for
+// it.
+func TestPayloadThatFitsALetterIsKept(t *testing.T) {
+	kept, _ := keep(message(strings.Repeat("x", event.KeptOfTooLarge)), 100)
+	if len(kept.Data) != event.KeptOfTooLarge || kept.DataBytes != 0 {
 		t.Errorf("%d bytes are kept, expected all", len(kept.Data))
 	}
 }
 
-// No message costs more than its request has reserved for it.
-func TestNothingCostsMoreThanTheWholeMessage(t *testing.T) {
+// No message costs more than its request reserved.
+func TestCostNeverExceedsTheMessage(t *testing.T) {
 	for _, headers := range []int{0, 100, 2000, 5000, 60_000} {
 		for _, payload := range []int{0, 1000, 5000, 100_000} {
 			m := message(strings.Repeat("x", payload), "X-Long", strings.Repeat("h", headers), "X", "y")

@@ -9,7 +9,7 @@ func TestKeepAliveInterval(t *testing.T) {
 	for ackWait, want := range map[time.Duration]time.Duration{
 		0:                100 * time.Millisecond, // before a consumer is bound
 		2 * time.Second:  100 * time.Millisecond,
-		20 * time.Second: 500 * time.Millisecond, // that of a consumer which a worker creates
+		20 * time.Second: 500 * time.Millisecond, // the default of a created consumer
 		time.Hour:        time.Second,
 	} {
 		if got := keepAliveCheck(ackWait); got != want {

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	kit.Overlap(8) // they wait for servers more than they work
+	kit.Overlap(8) // tests mostly wait for servers
 	os.Exit(m.Run())
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// metadata is what the server says about a message that it delivers.
+// metadata describes a delivered message.
 type metadata struct {
-	delivered uint64    // how often, this time included
+	delivered uint64    // deliveries, including this one
 	sequence  uint64    // in the stream
 	published time.Time // when the stream stored it
-	pending   uint64    // how many the consumer has after it
+	pending   uint64    // messages after it for the consumer
 }
 
-// parseMetadata reads the acknowledgement subject of a message, which has one of these forms (ADR-15 of NATS;
-// what follows the last word named here is ignored):
+// parseMetadata reads the acknowledgement subject of a message, which has one of these forms (ADR-15 of NATS).
+// Further words are ignored.
 //
 //	$JS.ACK.STREAM.CONSUMER.DELIVERED.SEQUENCE.CONSUMER-SEQUENCE.TIME.PENDING
 //	$JS.ACK.DOMAIN.ACCOUNT.STREAM.CONSUMER.DELIVERED.SEQUENCE.CONSUMER-SEQUENCE.TIME.PENDING

@@ -8,7 +8,7 @@ import (
 	"notifier/test/kit"
 )
 
-// What is read is what nats.go reads, in each form that there is; and what is none is refused.
+// The parser reads each form of the subject like nats.go does, and rejects everything else.
 func TestMetadata(t *testing.T) {
 	const numbers = "3.17.5.1795149541123457089.42"
 	for _, subject := range []string{

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,63 +13,94 @@ import (
 	"notifier/internal/consume/streams"
 )
 
-// lookUp finds the stream and the consumer, and creates those that do not exist. It fails while they do not
-// fit NATS_SUBJECT: what a worker would read then would have no category.
+// lookUp finds the stream and the consumer, and creates those that do not exist. It fails while one of them
+// has a fault that forbids reading, and logs the risks.
 func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	stream, err := s.ensureStream(ctx, jetstream.StreamConfig{
-		Name:        s.Stream,
-		Description: "events to be sent to Slack by notifier; an event leaves when it is settled",
-		Subjects:    []string{s.Subject},
-		Retention:   jetstream.WorkQueuePolicy,
-		// Should it be bounded later: publishers get an error, nothing is thrown away.
-		Discard:    jetstream.DiscardNew,
-		Storage:    jetstream.FileStorage,
-		MaxMsgSize: largestEvent(s.MostPayload, s.Connection.MaxPayload()),
-	})
+	stream, err := s.ensureStream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if mismatch := StreamMismatch(s.Subject, stream.CachedInfo().Config); mismatch != "" {
-		return nil, errors.New(mismatch)
+	reading := Reading{Subject: s.settings.Subject, Held: s.settings.Capacity, Stream: stream.CachedInfo().Config}
+	faults := reading.StreamFaults()
+	if err := s.refusal(faults); err != nil {
+		return nil, err
 	}
 	if created := stream.CachedInfo().Created; !created.Equal(s.created) {
 		s.inflight.forgetReplies()
 		s.created = created
-		s.warnOfLoss(stream.CachedInfo().Config)
 	}
-	consumer, err := s.ensureConsumer(ctx, stream)
-	if errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, fmt.Errorf("%w: consumer %s of stream %s is a push consumer, expected a pull consumer",
-			ErrUnsuitable, s.Consumer, s.Stream)
-	}
+	info, err := s.ensureConsumer(ctx, stream)
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.Consumer, s.Stream, s.unsuitable(err))
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", s.settings.Consumer, s.settings.Stream, s.unsuitable(err))
 	}
-	info := consumer.CachedInfo()
-	if mismatch := ConsumerMismatch(s.Subject, stream.CachedInfo().Config, info.Config); mismatch != "" {
-		return nil, errors.New(mismatch)
+	faults = append(faults, reading.ConsumerFaults(info)...)
+	if err := s.refusal(faults); err != nil {
+		return nil, err
 	}
-	for _, taken := range [][]string{stream.CachedInfo().Config.Subjects, Filters(info.Config)} {
-		if Partial(s.Subject, taken) {
-			s.Log.Warn("not all of NATS_SUBJECT arrives",
-				zap.String("subject", s.Subject), zap.String("taken", subjectList(taken)),
-				zap.String("stream", s.Stream), zap.String("consumer", s.Consumer))
-		}
-	}
-	return info, s.checkConsumer(info.Config)
+	s.warn(faults)
+	return info, nil
 }
 
-// sameConsumer is nil when the consumer is the one that was bound, and errConsumerGone when it is not; any
-// other error leaves that open.
+// refusal returns why a worker must not read, or nil. A worker that has read before waits for the fault to be
+// mended, whatever the fault is.
+func (s *Feed) refusal(faults []Fault) error {
+	for _, fault := range faults {
+		switch {
+		case fault.Severity == Refuse && !s.wasBound:
+			return fmt.Errorf("%w: %s; %s", ErrUnsuitable, fault.Problem, fault.Advice)
+		case fault.Severity >= Wait:
+			return fmt.Errorf("%s; %s", fault.Problem, fault.Advice)
+		}
+	}
+	return nil
+}
+
+// warn logs the risks that the last binding did not have.
+func (s *Feed) warn(faults []Fault) {
+	risks := map[string]bool{}
+	for _, fault := range faults {
+		if fault.Severity != Risk {
+			continue
+		}
+		risks[fault.Problem] = true
+		if !s.risks[fault.Problem] {
+			s.settings.Log.Warn("events may be lost or late",
+				zap.String("stream", s.settings.Stream), zap.String("consumer", s.settings.Consumer),
+				zap.String("why", fault.Problem), zap.String("advice", fault.Advice))
+		}
+	}
+	s.risks = risks
+}
+
+// LookUp finds a consumer, also one that pushes.
+func LookUp(ctx context.Context, js jetstream.JetStream, stream, name string) (*jetstream.ConsumerInfo, error) {
+	consumer, err := js.Consumer(ctx, stream, name)
+	if err == nil {
+		return consumer.CachedInfo(), nil
+	}
+	if !errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, err
+	}
+	pushing, err := js.PushConsumer(ctx, stream, name)
+	if err != nil {
+		return nil, err
+	}
+	return pushing.CachedInfo(), nil
+}
+
+// sameConsumer returns nil if the consumer is the one that was bound and still delivers payloads, else
+// errConsumerGone. Any other error leaves that open.
 func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) error {
-	consumer, err := s.js.Consumer(ctx, s.Stream, s.Consumer)
+	info, err := LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Errorf("%w: %w", errConsumerGone, err)
 	case err != nil:
 		return err
-	case !consumer.CachedInfo().Created.Equal(bound.Created):
+	case !info.Created.Equal(bound.Created):
 		return fmt.Errorf("%w: it was created again", errConsumerGone)
+	case info.Config.HeadersOnly:
+		return errHeadersOnly
 	}
 	return nil
 }
@@ -88,88 +118,89 @@ func largestEvent(mostPayload int, server int64) int32 {
 }
 
 // ensureConsumer looks the consumer up and creates it if it does not exist. One that exists is used as it is.
-func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (jetstream.Consumer, error) {
-	consumer, err := stream.Consumer(ctx, s.Consumer)
+func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (*jetstream.ConsumerInfo, error) {
+	info, err := LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	if !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return consumer, err
+		return info, err
 	}
-	creation, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	consumer, err = stream.CreateConsumer(creation, jetstream.ConsumerConfig{
-		Durable:       s.Consumer,
+	config := jetstream.ConsumerConfig{
+		Durable:       s.settings.Consumer,
 		Description:   "shared by all replicas of notifier",
-		FilterSubject: s.Subject,
+		FilterSubject: s.settings.Subject,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
 		MaxDeliver:    -1,
-		MaxAckPending: maxAckPendingReplicas * s.Capacity,
-	})
-	if errors.Is(err, jetstream.ErrConsumerExists) { // another replica was faster
-		return stream.Consumer(ctx, s.Consumer)
+		MaxAckPending: maxAckPendingReplicas * s.settings.Capacity,
 	}
-	return consumer, err
+	info, err = create(ctx, stream, config)
+	for streams.IsTooManyUnacknowledged(err) && config.MaxAckPending > 0 {
+		// An account may allow less. The server's own default, 1000, respects its limit.
+		if config.MaxAckPending /= 2; config.MaxAckPending <= 1000 {
+			config.MaxAckPending = 0
+		}
+		info, err = create(ctx, stream, config)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerExists): // another replica was faster
+		return LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
+	case streams.IsTooManyConsumers(err):
+		return nil, fmt.Errorf("%w; raise max_consumers of the account or of the stream", err)
+	}
+	return info, err
 }
 
-// checkConsumer refuses a consumer that cannot be used, and warns of one that can lose events.
-func (s *Feed) checkConsumer(config jetstream.ConsumerConfig) error {
-	if config.AckPolicy != jetstream.AckExplicitPolicy {
-		return fmt.Errorf("%w: consumer %s of stream %s has acknowledgement policy %s, expected explicit",
-			ErrUnsuitable, s.Consumer, s.Stream, config.AckPolicy)
-	}
-	if len(config.PriorityGroups) > 0 {
-		return fmt.Errorf("%w: consumer %s of stream %s has priority groups %q, "+
-			"expected none: each request would have to name one",
-			ErrUnsuitable, s.Consumer, s.Stream, config.PriorityGroups)
-	}
-	if config.MaxDeliver > 0 {
-		s.Log.Warn("the consumer limits redeliveries",
-			zap.String("consumer", s.Consumer), zap.Int("max_deliver", config.MaxDeliver),
-			zap.String("advice", "set max_deliver to -1: "+
-				"an event that is held for long is not delivered again after so many times"))
-	}
-	return nil
-}
-
-// shortAge is less than an outage may last: a stream that keeps events for less time throws away what is
-// held.
-const shortAge = time.Hour
-
-// warnOfLoss warns of what a stream's own settings may throw away before a worker has read it: limits count
-// in every retention policy.
-func (s *Feed) warnOfLoss(config jetstream.StreamConfig) {
-	warn := func(what, advice string) {
-		s.Log.Warn("the stream may lose events",
-			zap.String("stream", config.Name), zap.String("why", what), zap.String("advice", advice))
-	}
-	if config.MaxAge > 0 && config.MaxAge < shortAge {
-		warn("max_age is "+config.MaxAge.String(),
-			"an event that is held for longer is lost: set max_age to an hour or more, or to 0")
-	}
-	bounded := config.MaxMsgs > 0 || config.MaxBytes > 0 || config.MaxMsgsPerSubject > 0
-	if config.Discard == jetstream.DiscardOld && bounded {
-		warn("it is bounded and discards old messages",
-			"a full stream throws away unread events: "+
-				"set discard to new, so that publishers get an error instead")
-	}
-}
-
-// ensureStream looks a stream up and creates it if it does not exist. One that exists is used as it is.
-func (s *Feed) ensureStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	maker := streams.NewMaker(s.js, s.Replicas, s.Log)
-	stream, err := maker.Ensure(ctx, config)
+func create(
+	ctx context.Context, stream jetstream.Stream, config jetstream.ConsumerConfig,
+) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	consumer, err := stream.CreateConsumer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", config.Name, s.unsuitable(err))
+		return nil, err
+	}
+	return consumer.CachedInfo(), nil
+}
+
+// SizeSetting names the variable with the size of a stream that is created here.
+const SizeSetting = "NATS_STREAM_MAX_BYTES"
+
+// Config returns the configuration of a new stream of events. A full stream refuses publishers and deletes
+// nothing.
+func Config(name, subject string, maxBytes int64, maxMsgSize int32) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        name,
+		Description: "events to be sent to Slack by notifier; an event leaves when it is settled",
+		Subjects:    []string{subject},
+		Retention:   jetstream.WorkQueuePolicy,
+		Discard:     jetstream.DiscardNew,
+		MaxBytes:    maxBytes,
+		Storage:     jetstream.FileStorage,
+		MaxMsgSize:  maxMsgSize,
+	}
+}
+
+// ensureStream looks the stream up and creates it if it does not exist. One that exists is used as it is.
+func (s *Feed) ensureStream(ctx context.Context) (jetstream.Stream, error) {
+	maker := streams.NewMaker(s.js, s.settings.Replicas, SizeSetting, s.settings.Log)
+	size := largestEvent(s.settings.MostPayload, s.settings.Connection.MaxPayload())
+	stream, err := maker.Ensure(ctx, Config(s.settings.Stream, s.settings.Subject, s.settings.MaxBytes, size))
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", s.settings.Stream, s.unsuitable(err))
 	}
 	return stream, nil
 }
 
-// unsuitable marks the errors that waiting does not fix. Nothing answers where JetStream is off; where it was
-// on before, its servers are only unavailable.
+// JetStreamAdvice is the advice for a server without JetStream.
+const JetStreamAdvice = "start the server with it (nats-server -js); " +
+	"workers of a leaf node without it connect to its hub"
+
+// unsuitable marks the errors that waiting does not fix: a server without JetStream sends no reply. If it had
+// JetStream before, it is only unavailable.
 func (s *Feed) unsuitable(err error) error {
 	off := errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
 		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 	if off && !s.wasBound {
-		return fmt.Errorf("%w: %v; expected a server with JetStream (nats-server -js)", ErrUnsuitable, err)
+		return fmt.Errorf("%w: %v; expected JetStream: %s", ErrUnsuitable, err, JetStreamAdvice)
 	}
 	return err
 }

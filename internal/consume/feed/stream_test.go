@@ -12,17 +12,18 @@ import (
 	"notifier/test/kit"
 )
 
-// Only a consumer that is there and was not created again is the one that was bound; a server that does not
-// know leaves it open.
+// A deleted or recreated consumer is gone. If the server does not reply, the state stays unknown.
 func TestSameConsumer(t *testing.T) {
 	t.Parallel()
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	js := kit.JetStream(t, server.URL())
-	s := &Feed{Settings: Settings{Stream: "S", Consumer: "C"}, js: js}
+	s := &Feed{settings: Settings{Stream: "S", Consumer: "C"}, js: js}
 	create := func() *jetstream.ConsumerInfo {
-		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
+		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
+			Name: "S", Subjects: []string{"s.>"},
+		})
 		kit.Check(t, err)
 		consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "C"})
 		kit.Check(t, err)

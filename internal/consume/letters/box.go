@@ -1,166 +1,186 @@
+// Package letters keeps dead events, which can never be sent, as letters in a stream of their own.
+//
+// A letter is a message with the payload and headers of the event, plus headers of notifier that name the
+// reason, the time and the subject that the event came from. An operator lists letters, shows one, replays
+// them to that subject or deletes them.
+//
+// In a worker, a dead event passes through three steps, and each is retried until it succeeds: the
+// dead-letter stream stores its letter, Redis releases the event if Slack had refused it, and the worker logs
+// and acknowledges it. In this order a crash between two steps loses nothing. A letter that is stored again
+// stays one letter for as long as the stream remembers its message ID, two minutes by default: the ID is made
+// of the event's place in its stream.
+//
+// The dead-letter stream may be full, missing or forbidden for days. Sendable events must not notice. A Box
+// therefore holds dead events beside the worker's loop, limits how many letters a minute the undecodable
+// events of a category may write, and returns undecodable events to the server before they fill the worker.
 package letters
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/result"
 )
 
-// Box keeps dead events until their letters are stored, apart from all other events: a dead-letter stream
-// that refuses or does not answer must not stop what can be sent. It tries each letter until the stream has
-// it, and only then settles the event, so that an event leaves one stream after it is safe in the other.
-//
-// What it holds is in flight. Undecodable events are bounded by a share of that: what exceeds it goes back to
-// the server for later, or is settled without a letter. Those that Slack did not take are bounded by what the
-// limits admit in a window, and at last by what may be in flight.
-type Box struct {
-	put     func(ctx context.Context, dead []result.Result) []error // Store.Put
-	settle  func([]*result.Result)
-	later   func(*feed.Delivery, time.Duration) bool // Delivery.Later
-	tracker *availability.Tracker
+const (
+	// undecodableShare bounds undecodable events in the box to this part of the worker's capacity and budget.
+	undecodableShare = 4
+	// groupSize bounds the letters of one attempt. Letters that fail until a timeout delay others by one group.
+	groupSize  = 32
+	firstRetry = 500 * time.Millisecond
+	maxRetry   = 5 * time.Second
+)
 
-	quotas *quotas // used by Offer alone, which the loop calls
+// returnDelay postpones the redelivery of an undecodable event for which the box has no room.
+var returnDelay = 30 * time.Second
 
-	arrived chan struct{} // has a token when there may be more letters
-	closed  chan struct{}
-
-	mu          sync.Mutex
-	pending     []*pendingLetter // in the order in which they came
-	undecodable share
-
-	postponed time.Time // used by run alone: what comes after a letter is not tried before
-}
-
-// BoxSettings are the surroundings of a Box.
+// BoxSettings connect a Box to its worker.
 type BoxSettings struct {
-	Put     func(ctx context.Context, dead []result.Result) []error // stores letters, as Store.Put does
-	Settle  func([]*result.Result)                                  // ends their events; called by one goroutine
+	// Put stores letters and returns one error for each, see Store.Put.
+	Put func(ctx context.Context, dead []result.Result) []error
+	// Settle logs and acknowledges events after their letters are stored. It returns an error only if ctx is
+	// done. One goroutine calls it.
+	Settle  func(context.Context, []*result.Result) error
 	Tracker *availability.Tracker
-	// What a worker holds at most, in events and bytes: undecodable events have a share of it.
+	// Capacity and Budget bound the events and bytes that the worker holds, dead or not.
 	Capacity int
 	Budget   int64
 }
 
-// pendingLetter is a dead event that is not settled, because its letter is not stored or what comes after
-// that is not done.
-type pendingLetter struct {
-	result.Result
-	after   func(context.Context) error // between the letter and the settling; nil: nothing
-	counted bool                        // in the share of the undecodable
+// Box holds dead events until the dead-letter stream has stored their letters, then settles them. It never
+// gives up a letter.
+type Box struct {
+	settings BoxSettings
+	later    func(*feed.Delivery, time.Duration) bool // Delivery.Later
+	quotas   *quotas                                  // used by Offer alone, on one goroutine
+	arrived  chan struct{}                            // wakes run
+	closed   chan struct{}
 
-	stored  bool
-	failure error // of the last attempt to store it
-	tries   int
-	next    time.Time // when to try it again
+	mu               sync.Mutex
+	held             []*deadEvent // oldest first
+	undecodable      int
+	undecodableBytes int64
 }
 
-// share bounds what undecodable events take, so that a flood of them leaves room for all others.
-type share struct {
-	count, mostCount int
-	bytes, mostBytes int64
+// deadEvent is an event in the box. After Offer or Keep only run uses its fields.
+type deadEvent struct {
+	result      result.Result
+	undecodable bool
+	stored      bool                        // the stream has the letter
+	after       func(context.Context) error // runs between storing and settling. Nil if there is nothing to do.
+
+	failure error // of the last attempt to store the letter
+	tries   int   // failed attempts at the current step
+	next    time.Time
+	backoff backoff.ExponentialBackOff
 }
 
-// hasRoom reports whether there is room for so many bytes. One letter is always taken, however large.
-func (s *share) hasRoom(bytes int64) bool {
-	return s.count == 0 || s.count < s.mostCount && s.bytes+bytes <= s.mostBytes
-}
-
-func (s *share) add(count int, bytes int64) {
-	s.count += count
-	s.bytes += bytes
-}
-
-const (
-	// undecodableShare: undecodable events have one part in so many of what may be in flight, in number and in
-	// bytes.
-	undecodableShare = 16
-	firstRetry       = 500 * time.Millisecond
-	longestRetry     = 5 * time.Second
-	// triedAtOnce is how many letters are tried in one attempt. Each may need an answer of Redis after it, and
-	// only then is there room for others.
-	triedAtOnce = 32
-)
-
-// laterFor is for how long an event without room goes back to the server, give or take a third.
-var laterFor = 15 * time.Second
-
-// NewBox makes a Box; Start has it work.
+// NewBox returns a Box that accepts events. Start lets it store their letters.
 func NewBox(settings BoxSettings) *Box {
 	return &Box{
-		put: settings.Put, settle: settings.Settle, later: (*feed.Delivery).Later, tracker: settings.Tracker,
-		quotas: newQuotas(),
-		undecodable: share{
-			mostCount: max(1, settings.Capacity/undecodableShare),
-			mostBytes: settings.Budget / undecodableShare,
-		},
-		arrived: make(chan struct{}, 1), closed: make(chan struct{}),
+		settings: settings,
+		later:    (*feed.Delivery).Later,
+		quotas:   newQuotas(),
+		arrived:  make(chan struct{}, 1),
+		closed:   make(chan struct{}),
 	}
 }
 
-// Offer takes over an event that cannot be decoded. false: it is to be settled without a letter, because its
-// category has written its share for now, or there is no room to wait for the dead-letter stream, neither
-// here nor with the server.
+// Offer takes over an undecodable event. It returns false if the category has used its rate of letters; the
+// caller then settles the event without one. An event without room in the box goes back to the server. If the
+// server cannot take it, the box holds it all the same.
 func (b *Box) Offer(r result.Result) bool {
-	// What comes back was counted before.
+	// A redelivered event was counted at its first delivery.
 	if !r.Delivery.Redelivered && !b.quotas.take(letterCategory(&r), time.Now()) {
 		return false
 	}
-	if b.addUndecodable(r) {
-		return true
+	if b.hasRoom() || !b.later(r.Delivery, returnDelay) {
+		b.add(&deadEvent{result: r, undecodable: true})
 	}
-	// Spread, so that not all come back at once.
-	return b.later(r.Delivery, laterFor*2/3+mathrand.N(laterFor*2/3))
-}
-
-// addUndecodable adds the letter of an event that cannot be decoded, if there is room for it.
-func (b *Box) addUndecodable(r result.Result) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.undecodable.hasRoom(r.Delivery.Cost) {
-		return false
-	}
-	b.undecodable.add(1, r.Delivery.Cost)
-	b.add(&pendingLetter{Result: r, counted: true})
 	return true
 }
 
-// Keep takes over a dead event whose letter is always written, because the limits bound such events. When it
-// is stored, after is called until it succeeds, and then the event is settled; after may be nil. It never
-// goes back to the server: it would be posted again.
-func (b *Box) Keep(r result.Result, after func(context.Context) error) {
+// hasRoom reports whether undecodable events take less than their share.
+func (b *Box) hasRoom() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.add(&pendingLetter{Result: r, after: after})
+	return b.undecodable < max(1, b.settings.Capacity/undecodableShare) &&
+		b.undecodableBytes < max(1, b.settings.Budget/undecodableShare)
 }
 
-// add adds a letter; mu is held.
-func (b *Box) add(letter *pendingLetter) {
-	letter.Ended = time.Now()
-	letter.next = letter.Ended
-	b.pending = append(b.pending, letter)
+// hasExcess reports whether undecodable events take more than their share. One is always held, however large.
+func (b *Box) hasExcess() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.undecodable > 1 && (b.undecodable > b.settings.Capacity/undecodableShare ||
+		b.undecodableBytes > b.settings.Budget/undecodableShare)
+}
+
+// returnExcess returns the newest undecodable events without a letter until the others fit into their share. The
+// server may have declined when they came.
+func (b *Box) returnExcess() {
+	for _, e := range slices.Backward(b.events()) {
+		if !b.hasExcess() {
+			return
+		}
+		if !e.undecodable || e.stored {
+			continue
+		}
+		if !b.later(e.result.Delivery, returnDelay) {
+			return
+		}
+		b.remove([]*deadEvent{e})
+	}
+}
+
+// Keep takes over an event that Slack refused. The limits bound such events, so each has a letter. The box
+// never returns it to the server: it would be posted again. Once the letter is stored, after is retried until
+// it succeeds; after may be nil.
+func (b *Box) Keep(r result.Result, after func(context.Context) error) {
+	b.add(&deadEvent{result: r, after: after})
+}
+
+func (b *Box) add(e *deadEvent) {
+	e.result.Ended = time.Now()
+	e.next = e.result.Ended
+	e.backoff = backoff.ExponentialBackOff{
+		InitialInterval: firstRetry, RandomizationFactor: 0.3, Multiplier: 2, MaxInterval: maxRetry,
+	}
+	b.mu.Lock()
+	b.held = append(b.held, e)
+	if e.undecodable {
+		b.undecodable++
+		b.undecodableBytes += e.result.Delivery.Cost
+	}
+	b.mu.Unlock()
 	select {
 	case b.arrived <- struct{}{}:
 	default:
 	}
 }
 
-// Size is how many events wait for their letters.
+// Size counts the events in the box.
 func (b *Box) Size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.pending)
+	return len(b.held)
 }
 
-// Start begins to store letters. finish ends it: what is left is tried once more, for as long as ctx allows.
+func (b *Box) events() []*deadEvent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.held)
+}
+
+// Start begins to store letters. finish tries each remaining event once more, until ctx is done, and returns.
 func (b *Box) Start(ctx context.Context) (finish func()) {
 	var running sync.WaitGroup
 	running.Go(func() { b.run(ctx) })
@@ -171,156 +191,136 @@ func (b *Box) Start(ctx context.Context) (finish func()) {
 }
 
 func (b *Box) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
+		group, pause := b.due()
+		b.attempt(ctx, group)
+		b.returnExcess()
 		select {
 		case <-b.closed:
-			b.postponed = time.Time{}
-			b.attempt(ctx, b.due(time.Now().Add(2*longestRetry), math.MaxInt)) // all of them
+			b.attempt(ctx, b.events())
 			return
 		case <-b.arrived:
-		case <-timer.C:
-		}
-		b.attempt(ctx, b.due(time.Now(), triedAtOnce))
-		timer.Reset(b.untilNext())
-	}
-}
-
-// due are the letters to be tried at now, and so many at most: those that were tried least come first, so
-// that letters which fail for a reason of their own keep none of the others waiting; of these the oldest.
-func (b *Box) due(now time.Time, most int) []*pendingLetter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var due []*pendingLetter
-	for _, letter := range b.pending {
-		if !letter.next.After(now) {
-			due = append(due, letter)
+		case <-time.After(pause):
 		}
 	}
-	if len(due) > most {
-		slices.SortStableFunc(due, func(x, y *pendingLetter) int { return cmp.Compare(x.tries, y.tries) })
-		due = due[:most]
-	}
-	return due
 }
 
-// untilNext is when the next letter is due.
-func (b *Box) untilNext() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	next := time.Now().Add(longestRetry)
-	for _, letter := range b.pending {
-		if letter.next.Before(next) {
-			next = letter.next
-		}
-	}
-	return time.Until(next)
-}
-
-// attempt tries letters, and settles the events of those that are stored.
-func (b *Box) attempt(ctx context.Context, due []*pendingLetter) {
-	b.store(ctx, slices.DeleteFunc(slices.Clone(due), func(l *pendingLetter) bool { return l.stored }))
-	done := b.complete(ctx, due)
-	if len(done) == 0 {
-		return
-	}
-	settled := make([]*result.Result, len(done))
-	for i, letter := range done {
-		settled[i] = &letter.Result
-	}
-	b.settle(settled)
-	b.remove(done)
-}
-
-// store tries letters that are not stored.
-func (b *Box) store(ctx context.Context, letters []*pendingLetter) {
-	if len(letters) == 0 {
-		return
-	}
-	dead := make([]result.Result, len(letters))
-	for i, letter := range letters {
-		dead[i] = letter.Result
-	}
-	errs := b.put(ctx, dead)
-	b.mu.Lock()
-	for i, letter := range letters {
-		letter.LetterSeq, letter.failure = dead[i].LetterSeq, errs[i]
-		if letter.failure != nil {
-			letter.again()
+// due returns the next group to try, and the time until another one is due. Events with the fewest failures
+// come first, so that events which fail for a reason of their own delay no others.
+func (b *Box) due() (group []*deadEvent, pause time.Duration) {
+	now := time.Now()
+	pause = maxRetry
+	for _, e := range b.events() {
+		if wait := e.next.Sub(now); wait > 0 {
+			pause = min(pause, wait)
 		} else {
-			letter.stored, letter.tries = true, 0
+			group = append(group, e)
 		}
 	}
-	b.mu.Unlock()
+	slices.SortStableFunc(group, func(x, y *deadEvent) int { return cmp.Compare(x.tries, y.tries) })
+	if len(group) > groupSize {
+		group, pause = group[:groupSize], 0
+	}
+	return group, pause
+}
+
+// attempt stores, releases and settles each event of a group, and stops at the first step that fails.
+func (b *Box) attempt(ctx context.Context, group []*deadEvent) {
+	b.store(ctx, group)
+	runAfter(ctx, group)
+	b.settle(ctx, group)
+}
+
+// store stores the letters that are not stored yet.
+func (b *Box) store(ctx context.Context, group []*deadEvent) {
+	group = slices.DeleteFunc(slices.Clone(group), func(e *deadEvent) bool { return e.stored })
+	if len(group) == 0 {
+		return
+	}
+	dead := make([]result.Result, len(group))
+	for i, e := range group {
+		dead[i] = e.result
+	}
+	for i, err := range b.settings.Put(ctx, dead) {
+		e := group[i]
+		e.failure = err
+		e.record(err)
+		e.stored = err == nil
+		e.result.LetterSeq = dead[i].LetterSeq
+	}
 	b.report(ctx)
 }
 
-// report reports whether the stream refuses letters; nothing stops for it. A missing connection is reported
-// by the feed.
+// report tells the tracker whether the stream refuses letters. The feed reports a lost connection.
 func (b *Box) report(ctx context.Context) {
-	failure := b.failure() // mu is free again: the log line has the size
+	events := b.events()
+	refused := slices.IndexFunc(events, func(e *deadEvent) bool { return e.failure != nil })
 	switch {
-	case failure == nil:
-		b.tracker.Repaired(availability.DeadLetters)
-	case ctx.Err() == nil && !errors.Is(failure, errUnconnected):
-		b.tracker.Impaired(availability.DeadLetters, failure)
+	case refused < 0:
+		b.settings.Tracker.Repaired(availability.DeadLetters)
+	case ctx.Err() == nil && !errors.Is(events[refused].failure, errUnconnected):
+		b.settings.Tracker.Impaired(availability.DeadLetters, events[refused].failure)
 	}
 }
 
-// failure is why the oldest letter that was refused was; nil: there is none.
-func (b *Box) failure() error {
+// runAfter runs the after functions of stored events. They run side by side, so that one which waits for a
+// timeout of Redis delays the group by that timeout only.
+func runAfter(ctx context.Context, group []*deadEvent) {
+	var calls sync.WaitGroup
+	for _, e := range group {
+		if !e.stored || e.after == nil {
+			continue
+		}
+		calls.Go(func() {
+			err := e.after(ctx)
+			e.record(err)
+			if err == nil {
+				e.after = nil
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// settle settles and forgets the events of a group that have passed the other steps.
+func (b *Box) settle(ctx context.Context, group []*deadEvent) {
+	done := slices.Clone(group)
+	done = slices.DeleteFunc(done, func(e *deadEvent) bool { return !e.stored || e.after != nil })
+	if len(done) == 0 {
+		return
+	}
+	batch := make([]*result.Result, len(done))
+	for i, e := range done {
+		batch[i] = &e.result
+	}
+	err := b.settings.Settle(ctx, batch)
+	for _, e := range done {
+		e.record(err)
+	}
+	if err == nil {
+		b.remove(done)
+	}
+}
+
+func (b *Box) remove(done []*deadEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, letter := range b.pending {
-		if letter.failure != nil {
-			return letter.failure
+	b.held = slices.DeleteFunc(b.held, func(e *deadEvent) bool { return slices.Contains(done, e) })
+	for _, e := range done {
+		if e.undecodable {
+			b.undecodable--
+			b.undecodableBytes -= e.result.Delivery.Cost
 		}
 	}
-	return nil
 }
 
-// complete does what comes between a letter and the settling, and returns what can be settled. When that
-// fails for one letter, it is mostly Redis that does not answer: the others wait, also those that come in
-// meanwhile. They are tried before that letter is, so that it cannot keep them waiting for ever if it fails
-// for a reason of its own.
-func (b *Box) complete(ctx context.Context, due []*pendingLetter) (done []*pendingLetter) {
-	for _, letter := range due {
-		switch {
-		case !letter.stored:
-		case letter.after == nil:
-			done = append(done, letter)
-		case time.Now().Before(b.postponed):
-			b.mu.Lock()
-			letter.next = b.postponed
-			b.mu.Unlock()
-		case letter.after(ctx) != nil:
-			b.mu.Lock()
-			b.postponed = letter.again()
-			b.mu.Unlock()
-		default:
-			done = append(done, letter)
-		}
+// record records the result of a step. A failed one is due again after a pause.
+func (e *deadEvent) record(err error) {
+	if err == nil {
+		e.tries = 0
+		e.backoff.Reset()
+		return
 	}
-	return done
-}
-
-// again sets when the letter is tried next, and returns when others may be; mu of the box is held.
-func (l *pendingLetter) again() time.Time {
-	wait, now := min(firstRetry<<min(l.tries, 10), longestRetry), time.Now()
-	l.tries++
-	l.next = now.Add(wait/2 + mathrand.N(wait/2))
-	return now.Add(wait / 2)
-}
-
-// remove removes what is settled.
-func (b *Box) remove(done []*pendingLetter) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, letter := range done {
-		if letter.counted {
-			b.undecodable.add(-1, -letter.Delivery.Cost)
-		}
-	}
-	b.pending = slices.DeleteFunc(b.pending, func(l *pendingLetter) bool { return slices.Contains(done, l) })
+	e.tries++
+	e.next = time.Now().Add(e.backoff.NextBackOff())
 }

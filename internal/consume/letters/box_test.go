@@ -20,30 +20,30 @@ import (
 	"notifier/internal/outcome"
 )
 
-// boxFixture is a letterbox, and a dead-letter stream that a test makes refuse.
+// boxFixture is a letterbox with a fake dead-letter stream.
 type boxFixture struct {
 	*Box
 	finish    func()
-	mu        sync.Mutex            // of what follows
-	refuses   func(id string) error // nil: the stream takes everything
-	takes     time.Duration         // one attempt
+	mu        sync.Mutex            // guards the fields below
+	refuses   func(id string) error // if nil, the stream accepts everything
+	takes     time.Duration         // duration of one attempt
 	mayReturn bool
 
-	tried    [][]string // ids of each attempt
+	tried    [][]string // IDs of each attempt
 	settled  []string
 	returned []string
 	delays   []time.Duration
 }
 
-// boxBytes is what a worker holds in these tests at most, in bytes.
+// boxBytes is the byte budget of the worker in these tests.
 const boxBytes = 1 << 20
 
-// withBox runs a test with a letterbox for a worker that holds 64 events, so 4 letters of each kind.
+// withBox runs a test with the box of a worker that holds 16 events, so four undecodable ones.
 func withBox(t *testing.T, test func(t *testing.T, d *boxFixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &boxFixture{Box: NewBox(BoxSettings{Capacity: 64, Budget: boxBytes}), mayReturn: true}
-		d.tracker = availability.New(zap.NewNop(), func(availability.Dependency) int { return d.Size() })
-		d.put = func(_ context.Context, dead []result.Result) []error {
+		d := &boxFixture{Box: NewBox(BoxSettings{Capacity: 16, Budget: boxBytes}), mayReturn: true}
+		d.settings.Tracker = availability.New(zap.NewNop(), func(availability.Dependency) int { return d.Size() })
+		d.settings.Put = func(_ context.Context, dead []result.Result) []error {
 			time.Sleep(d.takes)
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -57,12 +57,13 @@ func withBox(t *testing.T, test func(t *testing.T, d *boxFixture)) {
 			d.tried = append(d.tried, ids)
 			return errs
 		}
-		d.settle = func(batch []*result.Result) {
+		d.settings.Settle = func(_ context.Context, batch []*result.Result) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			for _, s := range batch {
 				d.settled = append(d.settled, s.Event.ID)
 			}
+			return nil
 		}
 		d.later = func(delivery *feed.Delivery, delay time.Duration) bool {
 			d.mu.Lock()
@@ -85,18 +86,21 @@ func withBox(t *testing.T, test func(t *testing.T, d *boxFixture)) {
 	})
 }
 
-// set changes what the stream does.
+// set changes the behaviour of the stream.
 func (d *boxFixture) set(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change()
 }
 
-// elapse lets time pass, and what is due then happen.
+// elapse lets time pass and waits until the box is idle.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// longestPause bounds the pause between two attempts to store a letter, with jitter.
+const longestPause = maxRetry * 13 / 10
 
 var errRefused = errors.New("maximum messages exceeded")
 
@@ -104,7 +108,8 @@ func refuse(string) error { return errRefused }
 
 func malformed(id string) result.Result {
 	return result.Result{
-		Event: event.Event{ID: id, Category: "errors"}, Outcome: outcome.Dead, Reason: outcome.Malformed, Delivery: &feed.Delivery{Token: id, Cost: 1},
+		Event: event.Event{ID: id, Category: "errors"}, Outcome: outcome.Dead,
+		Reason: outcome.Malformed, Delivery: &feed.Delivery{Token: id, Cost: 1},
 	}
 }
 
@@ -135,7 +140,7 @@ func TestRefusedLetterDoesNotRepeatOthers(t *testing.T) {
 		d.offers("a", "b", "c")
 		synctest.Wait()
 		first := 0
-		// more than one where the first attempt begins before all are offered
+		// There are several attempts if the first one begins before all events are offered.
 		d.set(func() { first = len(d.tried) })
 		elapse(time.Minute)
 		expect(t, "settled", []string{"a", "c"}, d.settled)
@@ -145,11 +150,11 @@ func TestRefusedLetterDoesNotRepeatOthers(t *testing.T) {
 		if n := len(d.tried); n < 60/5 || n > 60/2 {
 			t.Errorf("%d attempts in a minute, expected one in 2.5 to 5 s after the first few", n)
 		}
-		expect(t, "waits", []string{"dead_letter"}, waitWords(d.tracker))
+		expect(t, "waits", []string{"dead_letter"}, waitWords(d.settings.Tracker))
 		d.set(func() { d.refuses = nil })
-		elapse(longestRetry)
+		elapse(longestPause)
 		expect(t, "settled at last", []string{"a", "c", "b"}, d.settled)
-		expect(t, "waits", []string(nil), waitWords(d.tracker))
+		expect(t, "waits", []string(nil), waitWords(d.settings.Tracker))
 	})
 }
 
@@ -160,27 +165,24 @@ func waitWords(a *availability.Tracker) (words []string) {
 	return words
 }
 
-func TestExcessLettersAreReturned(t *testing.T) {
+// Undecodable events may take a quarter of the worker. Further ones go back to the server.
+func TestUndecodableEventsBeyondTheirShareAreReturned(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
-		d.offers("a")
-		synctest.Wait()
-		expect(t, "without a letter", []string(nil), d.offers("b", "c", "d", "e", "f"))
+		expect(t, "without a letter", []string(nil), d.offers("a", "b", "c", "d", "e", "f"))
 		expect(t, "returned", []string{"e", "f"}, d.returned)
-		for _, delay := range d.delays {
-			if delay < 10*time.Second || delay > 20*time.Second {
-				t.Errorf("returned for %s, expected about 15 s", delay)
-			}
-		}
+		expect(t, "delays", []time.Duration{30 * time.Second, 30 * time.Second}, d.delays)
 		d.set(func() { d.refuses = nil })
-		elapse(longestRetry)
+		elapse(longestPause)
 		slices.Sort(d.settled)
 		expect(t, "settled", []string{"a", "b", "c", "d"}, d.settled)
+		expect(t, "without a letter", []string(nil), d.offers("g"))
+		expect(t, "returned while there is room again", []string{"e", "f"}, d.returned)
 	})
 }
 
-// What Slack has refused is never returned, however much of it there is: it would be posted again.
-func TestWhatSlackHasRefusedIsNotReturned(t *testing.T) {
+// Slack would receive a returned event a second time.
+func TestRejectedEventsAreNotReturned(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		d.offers("a")
@@ -191,43 +193,46 @@ func TestWhatSlackHasRefusedIsNotReturned(t *testing.T) {
 		expect(t, "returned", []string(nil), d.returned)
 		expect(t, "held", 1+10, d.Size())
 		d.set(func() { d.refuses = nil })
-		elapse(longestRetry)
+		elapse(longestPause)
 		expect(t, "settled", 1+10, len(d.settled))
 	})
 }
 
-// Where nothing may be returned, an undecodable event goes without its letter: else it would take the room of
-// good ones. One that was charged stays.
-func TestWhatCannotBeReturned(t *testing.T) {
+// Events that the server does not take back may exceed the limit.
+func TestUnreturnableEventsAreHeld(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses, d.mayReturn = refuse, false
-		d.offers("a")
-		synctest.Wait()
-		expect(t, "without a letter", []string{"e", "f"}, d.offers("b", "c", "d", "e", "f"))
-		for i := range 10 {
-			d.Keep(malformed(fmt.Sprint(i)), nil)
-		}
-		expect(t, "held", 4+10, d.Size())
+		expect(t, "without a letter", []string(nil), d.offers("a", "b", "c", "d", "e", "f"))
+		elapse(time.Minute)
+		expect(t, "held", 6, d.Size())
+		expect(t, "settled", []string(nil), d.settled)
+		d.set(func() { d.refuses = nil })
+		elapse(longestPause)
+		expect(t, "settled", 6, len(d.settled))
+		expect(t, "held", 0, d.Size())
 	})
 }
 
-// Large letters are bounded by their bytes, and one is always taken.
-func TestLettersAreBoundedInBytes(t *testing.T) {
+// Undecodable events are limited in bytes too. The first is held regardless of its size.
+func TestUndecodableEventsAreBoundedInBytes(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		large := malformed("large")
-		large.Delivery.Cost = boxBytes / undecodableShare * 2
+		large.Delivery.Cost = boxBytes
 		d.Offer(large)
-		synctest.Wait()
 		expect(t, "held", 1, d.Size())
 		d.offers("small")
 		expect(t, "returned", []string{"small"}, d.returned)
+		d.set(func() { d.refuses = nil })
+		elapse(longestPause)
+		d.offers("later")
+		expect(t, "returned when the large one is settled", []string{"small"}, d.returned)
 	})
 }
 
-// The refund comes between the letter and the settling, and is made until Redis answers, without a second
-// letter.
-func TestAnEventIsSettledAfterItsRefund(t *testing.T) {
+// The refund follows the letter and precedes the settlement. It is retried until Redis replies, without a
+// second letter.
+func TestRefundPrecedesSettlement(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		asked, answers := 0, false
 		refund := func(context.Context) error {
@@ -249,25 +254,28 @@ func TestAnEventIsSettledAfterItsRefund(t *testing.T) {
 			t.Errorf("asked %d times in a minute", asked)
 		}
 		d.set(func() { answers = true })
-		elapse(longestRetry)
+		elapse(longestPause)
 		expect(t, "settled", []string{"a"}, d.settled)
-		expect(t, "waits", []string(nil), waitWords(d.tracker)) // Redis is the caller's to report
+		expect(t, "waits", []string(nil), waitWords(d.settings.Tracker)) // the caller reports Redis
 	})
 }
 
-// While Redis does not answer it is asked about one event at a time, however many wait.
-func TestOneFailedRefundPostponesTheOthers(t *testing.T) {
+// A Redis outage costs a group of letters one timeout, not one for each letter.
+func TestRefundsRunInParallel(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
-		asked := 0
-		for i := range 4 {
-			d.Keep(malformed(fmt.Sprint(i)), func(context.Context) error { asked++; return errors.New("connection refused") })
+		for i := range groupSize {
+			d.Keep(malformed(fmt.Sprint(i)), func(context.Context) error {
+				time.Sleep(time.Second)
+				return errors.New("i/o timeout")
+			})
 		}
-		elapse(firstRetry / 3)
-		expect(t, "calls before the first pause is over", 1, asked)
+		d.Keep(malformed("no refund"), nil)
+		elapse(2500 * time.Millisecond)
+		expect(t, "settled", []string{"no refund"}, d.settled)
 	})
 }
 
-// A letter that fails for a reason of its own does not keep the others waiting for ever.
+// A refund that always fails must not block the other letters.
 func TestFailingRefundOnlyDelaysOthers(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.Keep(malformed("poisoned"), func(context.Context) error { return errors.New("WRONGTYPE") })
@@ -280,7 +288,27 @@ func TestFailingRefundOnlyDelaysOthers(t *testing.T) {
 	})
 }
 
-func TestAnEndingWorkerTriesItsLettersOnceMore(t *testing.T) {
+// An event stays in flight until its log line is written.
+func TestUnsettledEventsAreHeld(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
+		settle, attempts := d.settings.Settle, 0
+		d.settings.Settle = func(ctx context.Context, batch []*result.Result) error {
+			if attempts++; attempts < 5 {
+				return context.Canceled
+			}
+			return settle(ctx, batch)
+		}
+		d.offers("a")
+		elapse(firstRetry / 2)
+		expect(t, "attempts before the first pause is over", 1, attempts)
+		expect(t, "held", 1, d.Size())
+		elapse(time.Minute)
+		expect(t, "settled", []string{"a"}, d.settled)
+		expect(t, "letters", [][]string{{"a"}}, d.tried)
+	})
+}
+
+func TestShutdownRetriesLettersOnce(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = func(id string) error {
 			if len(d.tried) > 0 && id == "a" {
@@ -300,10 +328,11 @@ func TestAnEndingWorkerTriesItsLettersOnceMore(t *testing.T) {
 	})
 }
 
-// An event that comes back was counted in its category's quota before.
-func TestAReturnedEventIsCountedOnce(t *testing.T) {
+// A redelivered event was counted against the quota before.
+func TestReturnedEventIsCountedOnce(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
-		for d.quotas.take("errors", time.Now()) {
+		for i := range lettersPerMinute {
+			expect(t, fmt.Sprintf("letter %d is granted", i), true, d.quotas.take("errors", time.Now()))
 		}
 		expect(t, "without a letter", []string{"new"}, d.offers("new"))
 		back := malformed("back")
@@ -312,30 +341,12 @@ func TestAReturnedEventIsCountedOnce(t *testing.T) {
 	})
 }
 
-// Many letters are tried a few at a time: the first make room for others before the last are tried.
-func TestAnAttemptHasFewLetters(t *testing.T) {
-	withBox(t, func(t *testing.T, d *boxFixture) {
-		d.refuses = refuse
-		for i := range 100 {
-			d.Keep(malformed(fmt.Sprint(i)), func(context.Context) error { time.Sleep(time.Second); return nil })
-		}
-		d.set(func() { d.refuses = nil })
-		elapse(3 * time.Minute)
-		for _, ids := range d.tried {
-			if len(ids) > triedAtOnce {
-				t.Errorf("%d letters in one attempt, expected %d at most", len(ids), triedAtOnce)
-			}
-		}
-		expect(t, "settled", 100, len(d.settled))
-	})
-}
-
-// A hostile publisher names a new category in each event.
+// A hostile publisher uses a new category for each event.
 func TestQuotasAreBounded(t *testing.T) {
 	quotas, now := newQuotas(), time.Now()
 	taken := func(from, to int) (n int) {
 		for i := from; i < to; i++ {
-			for range lettersAMinute + 1 {
+			for range lettersPerMinute + 1 {
 				if quotas.take(fmt.Sprintf("c%d", i), now) {
 					n++
 				}
@@ -343,16 +354,17 @@ func TestQuotasAreBounded(t *testing.T) {
 		}
 		return n
 	}
-	expect(t, "letters of the first categories", quotaCategories*lettersAMinute, taken(0, quotaCategories))
-	expect(t, "letters of 50 further ones together", lettersAMinute, taken(quotaCategories, quotaCategories+50))
+	expect(t, "letters of the first categories", maxQuotas*lettersPerMinute, taken(0, maxQuotas))
+	expect(t, "letters of 50 further ones together", lettersPerMinute, taken(maxQuotas, maxQuotas+50))
 	now = now.Add(time.Minute)
-	expect(t, "letters of new ones a minute later", quotaCategories*lettersAMinute, taken(2*quotaCategories, 3*quotaCategories))
-	expect(t, "categories that are remembered", quotaCategories, len(quotas.categories))
+	// The first letter counts against the shared quota. After that, idle categories are evicted.
+	expect(t, "letters of new ones a minute later", 1+maxQuotas*lettersPerMinute, taken(2*maxQuotas, 3*maxQuotas))
+	expect(t, "categories that are remembered", maxQuotas, len(quotas.categories))
 }
 
-// Letters that the stream never takes, such as for want of a permission, keep no other waiting, however many
-// they are.
-func TestLettersThatAlwaysFailKeepNoOtherWaiting(t *testing.T) {
+// Letters that the stream never accepts, such as for want of a permission, do not delay others, however
+// many there are.
+func TestFailingLettersDelayNoOthers(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.takes = 2 * time.Second
 		d.refuses = func(id string) error {
@@ -361,12 +373,27 @@ func TestLettersThatAlwaysFailKeepNoOtherWaiting(t *testing.T) {
 			}
 			return errRefused
 		}
-		for i := range 5 * triedAtOnce {
+		for i := range 5 * groupSize {
 			d.Keep(malformed(fmt.Sprint(i)), nil)
 		}
 		elapse(time.Minute)
 		d.Keep(malformed("good"), nil)
 		elapse(10 * time.Second)
 		expect(t, "settled", []string{"good"}, d.settled)
+	})
+}
+
+// The server declines for a moment. Later the box returns the events above its share.
+func TestDeclinedEventsAreReturnedLater(t *testing.T) {
+	withBox(t, func(t *testing.T, d *boxFixture) {
+		d.set(func() { d.refuses, d.mayReturn = refuse, false })
+		for n := range 16 {
+			d.Offer(malformed(fmt.Sprint(n)))
+		}
+		d.set(func() { d.mayReturn = true })
+		elapse(time.Minute)
+		if n := d.Size(); n >= 16 {
+			t.Errorf("the box still holds all %d events", n)
+		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"notifier/test/kit"
 )
 
-// fixture is a NATS server with the two streams of a worker, and what a test does there.
+// fixture is a NATS server with the two streams of a worker.
 type fixture struct {
 	*testing.T
 	server     *devstack.NATS
@@ -23,7 +23,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, change ...func(*jetstream.StreamConfig)) *fixture {
 	t.Helper()
-	t.Parallel() // its server is its own
+	t.Parallel() // each fixture has its own server
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	kit.Check(t, err)
 	t.Cleanup(func() { kit.Check(t, server.Close()) })
@@ -32,7 +32,9 @@ func newFixture(t *testing.T, change ...func(*jetstream.StreamConfig)) *fixture 
 	t.Cleanup(connection.Close)
 	js, err := jetstream.New(connection)
 	kit.Check(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy})
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy,
+	})
 	kit.Check(t, err)
 	dead := jetstream.StreamConfig{Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"}}
 	for _, f := range change {
@@ -43,8 +45,8 @@ func newFixture(t *testing.T, change ...func(*jetstream.StreamConfig)) *fixture 
 	return &fixture{t, server, connection, js}
 }
 
-// letter stores a letter of notify.errors; headers are name and value in turn, and may replace what every
-// letter has.
+// letter stores a letter of notify.errors. The headers alternate names and values, and override the headers
+// of an ordinary letter.
 func (d *fixture) letter(id, payload string, headers ...string) uint64 {
 	d.Helper()
 	message := nats.NewMsg("notify-dead.errors")
@@ -73,7 +75,6 @@ func (d *fixture) open() *letters.Stream {
 	return s
 }
 
-// all reads every letter.
 func (d *fixture) all() []*letters.Letter {
 	d.Helper()
 	var all []*letters.Letter
@@ -84,7 +85,7 @@ func (d *fixture) all() []*letters.Letter {
 	return all
 }
 
-// putBack puts the only letter back.
+// putBack replays the only letter.
 func (d *fixture) putBack() (letters.Receipt, error) {
 	d.Helper()
 	all := d.all()
@@ -94,7 +95,7 @@ func (d *fixture) putBack() (letters.Receipt, error) {
 	return d.open().Replay(d.Context(), all[0])
 }
 
-// stored gives all messages of a stream.
+// stored returns all messages of a stream.
 func (d *fixture) stored(name string) []*jetstream.RawStreamMsg {
 	d.Helper()
 	stream, err := d.js.Stream(d.Context(), name)

@@ -1,56 +1,48 @@
 package letters
 
 import (
+	"maps"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// What a category may write of the letters that a publisher can cause without limit.
 const (
-	lettersAMinute  = 60
-	quotaCategories = 1000 // those beyond share one quota
+	lettersPerMinute = 60
+	// maxQuotas bounds the categories with a quota of their own. A hostile publisher invents one per event.
+	maxQuotas = 1000
 )
 
 // quotas limit the letters of each category in one replica. They are not safe for concurrent use.
 type quotas struct {
 	categories map[string]*rate.Limiter
-	others     *rate.Limiter
-	swept      time.Time
+	others     *rate.Limiter // shared by the categories beyond maxQuotas
 }
 
 func newQuota() *rate.Limiter {
-	return rate.NewLimiter(rate.Every(time.Minute/lettersAMinute), lettersAMinute)
+	return rate.NewLimiter(rate.Every(time.Minute/lettersPerMinute), lettersPerMinute)
 }
 
-func newQuotas() *quotas { return &quotas{categories: map[string]*rate.Limiter{}, others: newQuota()} }
+func newQuotas() *quotas {
+	return &quotas{categories: map[string]*rate.Limiter{}, others: newQuota()}
+}
 
-// take reports whether the category may write a letter at now, and counts it.
+// take counts a letter of the category and reports whether it may be written.
 func (q *quotas) take(category string, now time.Time) bool {
-	known := q.categories[category]
-	if known == nil {
-		if len(q.categories) >= quotaCategories {
-			q.sweep(now)
-		}
-		if len(q.categories) >= quotaCategories {
-			return q.others.AllowN(now, 1)
-		}
-		known = newQuota()
-		q.categories[category] = known
+	quota := q.categories[category]
+	if quota == nil && len(q.categories) < maxQuotas {
+		quota = newQuota()
+		q.categories[category] = quota
 	}
-	return known.AllowN(now, 1)
-}
-
-// sweep forgets the categories that have their whole quota again. It looks through them once a second at
-// most, because a publisher may name a new category in each event.
-func (q *quotas) sweep(now time.Time) {
-	if now.Sub(q.swept) < time.Second {
-		return
+	if quota != nil {
+		return quota.AllowN(now, 1)
 	}
-	q.swept = now
-	for category, quota := range q.categories {
-		if quota.TokensAt(now) >= lettersAMinute {
-			delete(q.categories, category)
-		}
+	if !q.others.AllowN(now, 1) {
+		return false
 	}
+	// The shared quota also bounds how often the full map is searched for idle categories.
+	maps.DeleteFunc(q.categories, func(_ string, quota *rate.Limiter) bool {
+		return quota.TokensAt(now) >= lettersPerMinute
+	})
+	return true
 }

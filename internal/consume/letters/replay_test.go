@@ -15,7 +15,7 @@ import (
 	"notifier/test/kit"
 )
 
-// An event goes back as its publisher published it; only its id is said by another header.
+// The event returns as its publisher sent it, except that another header carries the ID.
 func TestReplay(t *testing.T) {
 	d := newFixture(t)
 	d.letter("e-1", "data of it", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s%20x", "ce-type", "t",
@@ -29,8 +29,10 @@ func TestReplay(t *testing.T) {
 	}
 	back := d.stored("NOTIFY")[0]
 	want := nats.Header{
-		"Notifier-Event-Id": {"e-1"}, "Notifier-Source": {"/s x"}, "Nats-Msg-Id": {fmt.Sprintf("replay.1.%d", stored.UnixNano())},
-		"ce-specversion": {"1.0"}, "ce-id": {"c-1"}, "ce-source": {"/s%20x"}, "ce-type": {"t"}, "X-Two": {"one", "two"},
+		"Notifier-Event-Id": {"e-1"}, "Notifier-Source": {"/s x"},
+		"Nats-Msg-Id":    {fmt.Sprintf("replay.1.%d", stored.UnixNano())},
+		"ce-specversion": {"1.0"}, "ce-id": {"c-1"},
+		"ce-source": {"/s%20x"}, "ce-type": {"t"}, "X-Two": {"one", "two"},
 		"x-lower": {"ü \x1b[2J"}, "Content-Type": {"text/plain"}, "Empty": {""}, "Status": {"503"},
 	}
 	if diff := cmp.Diff(want, back.Header); diff != "" {
@@ -52,13 +54,13 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// After a crash between the two steps, or beside somebody else who does the same, there is one event.
-func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
+// A replay repeated after a crash, or run twice at once, stores one event.
+func TestRepeatedReplayStoresOneEvent(t *testing.T) {
 	d := newFixture(t)
 	d.letter("e-1", "{")
 	letter := d.all()[0]
 	s := d.open()
-	message := nats.NewMsg("notify.errors") // what a replay that crashed has published
+	message := nats.NewMsg("notify.errors") // published by a replay that crashed
 	message.Header.Set("Nats-Msg-Id", fmt.Sprintf("replay.1.%d", d.stored("NOTIFY_DEAD")[0].Time.UnixNano()))
 	_, err := d.js.PublishMsg(t.Context(), message)
 	kit.Check(t, err)
@@ -77,8 +79,8 @@ func TestAReplayMadeTwiceIsOneEvent(t *testing.T) {
 	}
 }
 
-// A letter is deleted only when a stream has its event.
-func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
+// A letter is deleted only after a stream has stored its event.
+func TestFailedReplayKeepsItsLetter(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(d *fixture)
 		want    string
@@ -88,7 +90,10 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
 		},
 		"too large for the stream": {func(d *fixture) {
-			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1})
+			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{
+				Name: "NOTIFY", Subjects: []string{"notify.>"},
+				Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1,
+			})
 			kit.Check(d.T, err)
 		}, "message size exceeds maximum allowed"},
 		"a service that is no stream": {func(d *fixture) {
@@ -103,7 +108,7 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 			test.prepare(d)
 			_, err := d.putBack()
 			if failed := (*letters.PublishError)(nil); !errors.As(err, &failed) || !strings.Contains(failed.Why, test.want) {
-				t.Errorf("%v, expected a Failed with %q", err, test.want)
+				t.Errorf("%v, expected a PublishError with %q", err, test.want)
 			}
 			if n := len(d.all()); n != 1 {
 				t.Errorf("%d letters, expected it to stay", n)
@@ -112,25 +117,27 @@ func TestALetterWhoseEventNobodyTakesStays(t *testing.T) {
 	}
 }
 
-// What can never go back is left; nothing is published to a subject that no worker reads, whatever a letter
-// says.
-func TestLettersThatCannotGoBack(t *testing.T) {
+// Nothing is published to a subject outside NATS_SUBJECT.
+func TestUnreplayableLettersStay(t *testing.T) {
 	d := newFixture(t)
 	why := map[uint64]string{}
 	add := func(want string, headers ...string) { why[d.letter(want, "{", headers...)] = want }
 	add("it was shortened: 1 of the payload's 9000 bytes are kept", "Notifier-Shortened", "9000")
 	add("it was shortened: 1 of the payload's 0 bytes are kept", "Notifier-Shortened", "nonsense")
 	add("it does not name its subject (Notifier-Subject)", "Notifier-Subject", "")
-	for _, subject := range []string{"notify.*", "notify.a.>", "notify.a b", "notify.a\tb", "$JS.API.STREAM.DELETE.NOTIFY", "notify." + strings.Repeat("x", 3000)} {
+	for _, subject := range []string{
+		"notify.*", "notify.a.>", "notify.a b", "notify.a\tb", "$JS.API.STREAM.DELETE.NOTIFY", "notify.", "notify..a",
+		"notify." + strings.Repeat("x", 3000),
+	} {
 		add(fmt.Sprintf("its subject %.80q cannot be published to", subject), "Notifier-Subject", subject)
 	}
-	for _, subject := range []string{"other.errors", "notify", "notify.", "notify..a", "notify-dead.errors", "_INBOX.a"} {
+	for _, subject := range []string{"other.errors", "notify", "notify-dead.errors", "_INBOX.a"} {
 		add(fmt.Sprintf(`its subject %q does not match NATS_SUBJECT "notify.>"`, subject), "Notifier-Subject", subject)
 	}
 	s := d.open()
 	for _, letter := range d.all() {
 		_, err := s.Replay(t.Context(), letter)
-		left := (*letters.NotReplayableError)(nil)
+		left := (*letters.LeftError)(nil)
 		if !errors.As(err, &left) || left.Why != why[letter.Seq] {
 			t.Errorf("letter %d: %v, expected %q", letter.Seq, err, why[letter.Seq])
 		}

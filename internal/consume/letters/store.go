@@ -18,63 +18,63 @@ import (
 	"notifier/internal/consume/wait"
 )
 
-// What the dead-letter stream is created with. One that exists is used as it is.
+// The limits of a new dead-letter stream. An existing one is used as it is.
 const (
-	keptFor        = 30 * 24 * time.Hour
-	mostOfCategory = 1000 // one category cannot displace the letters of all others
+	maxAge         = 30 * 24 * time.Hour
+	maxPerCategory = 1000 // so that one category cannot displace the letters of all others
 )
 
 const (
-	lookUpTimeout = time.Second // for a question to the server
-	// storeTimeout is how long one attempt to store letters may take. A letter that is stored after it is tried
-	// again, and is no second letter, because of its message id.
+	lookUpTimeout = time.Second
+	// storeTimeout bounds one attempt to store letters. A letter that is stored after the timeout is tried
+	// again and stays one letter, because of its message ID.
 	storeTimeout = 2 * time.Second
 )
 
-// ensureRetry is the pause between two attempts to find or create the dead-letter stream.
+// ensureRetry separates two attempts to find or create the dead-letter stream.
 var ensureRetry = time.Second
 
-// errUnconnected is why no letter is published while there is no connection: the client would only queue it.
+// errUnconnected fails an attempt without a connection. The client would only queue the letters.
 var errUnconnected = errors.New("no connection to NATS")
 
 // StoreSettings name the dead-letter stream of a worker.
 type StoreSettings struct {
 	Connection feed.Connection
-	Events     string // the stream of the events; their letters are kept in <Events>_DEAD
+	Events     string // the stream of the events; their letters go to <Events>_DEAD
 	Subject    string // letters go to <Subject>.<category>
-	MaxBytes   int64  // of the stream where it is created: then the oldest letters are deleted; 0: no bound
-	Replicas   int    // likewise; 0: three in a cluster of three servers or more, else one
+	MaxBytes   int64  // of a new stream, which then deletes its oldest letters; 0 means no limit
+	Replicas   int    // of a new stream; 0 means three in a cluster of three servers or more, else one
 	Tracker    *availability.Tracker
 	Log        *zap.Logger
 }
 
-// Store keeps letters in the dead-letter stream.
+// Store stores letters in the dead-letter stream.
 type Store struct {
-	StoreSettings
-	js jetstream.JetStream
+	settings StoreSettings
+	js       jetstream.JetStream
 }
 
-// NewStore makes a Store and asks no server.
+// NewStore returns a Store. It makes no request.
 func NewStore(settings StoreSettings) (*Store, error) {
 	js, err := jetstream.New(settings.Connection.Conn,
 		jetstream.WithDefaultTimeout(lookUpTimeout), jetstream.WithPublishAsyncTimeout(storeTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
-	return &Store{StoreSettings: settings, js: js}, nil
+	return &Store{settings: settings, js: js}, nil
 }
 
-// Ensure finds or creates the dead-letter stream, until that succeeds or ctx ends. A worker does not wait for
-// it: what can be sent needs no letter.
+// Ensure finds or creates the dead-letter stream. It retries until it succeeds or ctx is done. A worker does
+// not wait for Ensure, because sendable events need no letter.
 func (s *Store) Ensure(ctx context.Context) {
 	for {
 		err := s.ensure(ctx)
 		if err == nil {
-			s.Tracker.Repaired(availability.DeadLetters)
+			s.settings.Tracker.Repaired(availability.DeadLetters)
 			return
 		}
-		if ctx.Err() == nil && s.Connection.IsConnected() { // else that is the reason, and it is reported already
-			s.Tracker.Impaired(availability.DeadLetters, err)
+		if ctx.Err() == nil && s.settings.Connection.IsConnected() { // the feed reports a lost connection
+			s.settings.Tracker.Impaired(availability.DeadLetters, err)
 		}
 		if !wait.For(ctx, wait.Jitter(ensureRetry)) {
 			return
@@ -83,51 +83,56 @@ func (s *Store) Ensure(ctx context.Context) {
 }
 
 func (s *Store) ensure(ctx context.Context) error {
-	_, err := streams.NewMaker(s.js, s.Replicas, s.Log).Ensure(ctx, jetstream.StreamConfig{
-		Name:              nameOf(s.Events),
-		Description:       "events that notifier could not send, with the reason in their headers",
-		Subjects:          []string{s.Subject + ".>"},
-		MaxAge:            keptFor,
-		MaxBytes:          s.MaxBytes,
-		Discard:           jetstream.DiscardOld, // a letter too many costs the oldest, not the newest
-		Storage:           jetstream.FileStorage,
-		MaxMsgsPerSubject: mostOfCategory,
-	})
-	if err == nil {
-		return nil
+	maker := streams.NewMaker(s.js, s.settings.Replicas, SizeSetting, s.settings.Log)
+	if _, err := maker.Ensure(ctx, Config(s.settings.Events, s.settings.Subject, s.settings.MaxBytes)); err != nil {
+		return fmt.Errorf("stream %s: %w", StreamName(s.settings.Events), err)
 	}
-	if streams.IsLackOfStorage(err) {
-		err = fmt.Errorf("%w; lower DEAD_LETTER_MAX_BYTES, %d, or give the server more room", err, s.MaxBytes)
-	}
-	return fmt.Errorf("stream %s_DEAD: %w", s.Events, err)
+	return nil
 }
 
-// Put stores the letters of dead events, notes the sequence of each, and returns why the stream has not
-// stored it, nil where it has. It takes storeTimeout at most. A stream that was deleted is created again for
-// the next attempt.
+// SizeSetting names the variable with the size of the dead-letter stream.
+const SizeSetting = "DEAD_LETTER_MAX_BYTES"
+
+// Config returns the configuration of a new dead-letter stream for a stream of events.
+func Config(events, subject string, maxBytes int64) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              StreamName(events),
+		Description:       "events that notifier could not send, with the reason in their headers",
+		Subjects:          []string{subject + ".>"},
+		MaxAge:            maxAge,
+		MaxBytes:          maxBytes,
+		Discard:           jetstream.DiscardOld, // a letter too many costs the oldest, not the newest
+		Storage:           jetstream.FileStorage,
+		MaxMsgsPerSubject: maxPerCategory,
+	}
+}
+
+// Put stores the letters of dead events and sets the sequence of each. It returns one error for each event,
+// nil for a stored letter, within storeTimeout. If the stream was deleted, Put creates it for the next
+// attempt.
 func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	if s.Connection.Unreachable(ctx) != nil {
+	if s.settings.Connection.Unreachable(ctx) != nil {
 		return slices.Repeat([]error{errUnconnected}, len(dead))
 	}
 	futures, errs := make([]jetstream.PubAckFuture, len(dead)), make([]error, len(dead))
 	for i := range dead {
-		futures[i], errs[i] = s.js.PublishMsgAsync(Write(s.Subject, &dead[i], s.Connection.MaxPayload()))
+		futures[i], errs[i] = s.js.PublishMsgAsync(Write(s.settings.Subject, &dead[i], s.settings.Connection.MaxPayload()))
 	}
 	for i, future := range futures {
 		if errs[i] == nil {
-			dead[i].LetterSeq, errs[i] = stored(ctx, future)
+			dead[i].LetterSeq, errs[i] = acknowledged(ctx, future)
 		}
 	}
-	missing := func(err error) bool { return errors.Is(err, jetstream.ErrNoStreamResponse) }
-	var whyNot error // the stream cannot be created
-	if slices.ContainsFunc(errs, missing) {
-		whyNot = s.ensure(ctx)
+	noStream := func(err error) bool { return errors.Is(err, jetstream.ErrNoStreamResponse) }
+	var creation error
+	if slices.ContainsFunc(errs, noStream) {
+		creation = s.ensure(ctx)
 	}
 	for i, err := range errs {
-		if missing(err) && whyNot != nil {
-			err = whyNot
+		if noStream(err) && creation != nil {
+			err = creation
 		}
 		if err != nil {
 			errs[i] = fmt.Errorf("nats: dead letter: %w", err)
@@ -136,8 +141,8 @@ func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 	return errs
 }
 
-// stored waits until the stream has stored what was published, and returns its sequence there.
-func stored(ctx context.Context, future jetstream.PubAckFuture) (seq uint64, err error) {
+// acknowledged waits until the stream has stored a letter, and returns the letter's sequence.
+func acknowledged(ctx context.Context, future jetstream.PubAckFuture) (seq uint64, err error) {
 	select {
 	case ack := <-future.Ok():
 		return ack.Sequence, nil
@@ -148,8 +153,7 @@ func stored(ctx context.Context, future jetstream.PubAckFuture) (seq uint64, err
 	}
 }
 
-// Copy is a dropped event as it is republished to <subject>.<category>; it is published without an
-// acknowledgement.
+// Copy makes the message in which a dropped event is republished to <subject>.<category>.
 func (s *Store) Copy(subject string, dropped *result.Result) *nats.Msg {
-	return Write(subject, dropped, s.Connection.MaxPayload())
+	return Write(subject, dropped, s.settings.Connection.MaxPayload())
 }

@@ -1,7 +1,7 @@
 package letters
 
-// Hurry makes the pauses between attempts a tenth of what they are, for all workers of a test binary.
+// Hurry divides the pauses between attempts by ten, for all workers of a test binary.
 func Hurry() {
 	ensureRetry /= 10
-	laterFor /= 10
+	returnDelay /= 10
 }

@@ -13,94 +13,98 @@ import (
 	"notifier/internal/outcome"
 )
 
-// noCategory replaces the category in the subject where the event has none that a subject can have.
+// noCategory replaces a category that cannot be part of a subject.
 const noCategory = "_invalid"
 
-// Write makes the message in which an event is kept at <subject>.<category>, with its own headers and
-// notifier's. It fits into one message of at most largest bytes, or of any size if that is 0: what is too
-// long is cut.
-func Write(subject string, s *result.Result, largest int64) *nats.Msg {
-	d := s.Delivery
-	letter := nats.NewMsg(subject + "." + letterCategory(s))
-	for name, values := range d.Header {
-		if !outcome.OwnHeader(name) && outcome.PublishableHeader(name) {
+// maxHeaders is JetStream's limit for all headers of a message together, in bytes.
+const maxHeaders = 1<<16 - 1
+
+// Write makes the letter of an event, to be stored at <subject>.<category>. A letter longer than maxBytes is
+// cut. Zero means that the server's limit is not known yet.
+func Write(subject string, r *result.Result, maxBytes int64) *nats.Msg {
+	d := r.Delivery
+	letter := nats.NewMsg(subject + "." + letterCategory(r))
+	for name, values := range d.Message.Header {
+		if keepsHeader(name) {
 			letter.Header[name] = values
 		}
 	}
-	letter.Data = d.Data
-	describe(letter, s)
-	if d.DataBytes > len(d.Data) { // see feed
-		letter.Header.Set(outcome.HeaderShortened, strconv.Itoa(d.DataBytes))
+	letter.Data = d.Message.Data
+	describe(letter, r)
+	if d.Message.DataBytes > len(d.Message.Data) { // the feed has cut the payload
+		letter.Header.Set(outcome.HeaderShortened, strconv.Itoa(d.Message.DataBytes))
 	}
-	shorten(letter, s, largest)
+	shorten(letter, r, maxBytes)
 	return letter
 }
 
-// letterCategory is the category as it stands in the subject of the event's letter.
-func letterCategory(s *result.Result) string {
-	if !literal(s.Event.Category) {
+// keepsHeader reports whether a letter has the publisher's header of this name. Clients take an empty message
+// with a Status header for a message of the server, and would skip the letter or stop reading.
+func keepsHeader(name string) bool {
+	return !outcome.OwnHeader(name) && outcome.PublishableHeader(name) &&
+		!strings.EqualFold(name, "Status") && !strings.EqualFold(name, "Description")
+}
+
+// letterCategory returns the category as part of a subject.
+func letterCategory(r *result.Result) string {
+	if !literal(r.Event.Category) {
 		return noCategory
 	}
-	return s.Event.Category
+	return r.Event.Category
 }
 
-// describe sets notifier's own headers.
-func describe(letter *nats.Msg, s *result.Result) {
-	d := s.Delivery
-	// The message's place in its stream makes a letter that is published twice one letter.
-	letter.Header.Set(outcome.HeaderMsgID, s.Outcome+"."+d.FallbackID)
-	letter.Header.Set(outcome.HeaderEventID, s.Event.ID)
-	if s.Event.Source != "" {
-		letter.Header.Set(outcome.HeaderSource, s.Event.Source)
-	}
-	letter.Header.Set(outcome.HeaderReason, s.Reason)
-	if s.Detail != "" {
-		letter.Header.Set(outcome.HeaderDetail, s.Detail)
-	}
-	letter.Header.Set(outcome.HeaderSubject, d.Subject)
-	if d.Seq > 0 {
-		letter.Header.Set(outcome.HeaderStreamSeq, strconv.FormatUint(d.Seq, 10))
-	}
-	ended := s.Ended
-	if ended.IsZero() {
-		ended = time.Now()
-	}
-	letter.Header.Set(outcome.HeaderTime, ended.UTC().Format(time.RFC3339Nano))
-}
-
-// longestHeaders is what JetStream takes as all headers of a message together, in bytes.
-const longestHeaders = 1<<16 - 1
-
-// shorten cuts a letter to what it may keep, and to what the server takes in one message: an event may fill
-// one to the last byte, and its letter has more headers. The publisher's headers stay unless they are what is
-// too long.
-func shorten(letter *nats.Msg, s *result.Result, atMost int64) {
-	most, largest := len(letter.Data), int(atMost)
-	if largest <= 0 {
-		largest = math.MaxInt32 // not known yet
-	}
-	if s.Reason == outcome.TooLarge {
-		most = min(most, event.KeptOfTooLarge)
-	}
-	headers := func() int { return letter.Size() - len(letter.Subject) - len(letter.Data) }
-	if headers() <= longestHeaders && headers()+len(letter.Data) <= largest && len(letter.Data) == most {
-		return
-	}
-	was := strconv.Itoa(max(len(letter.Data), s.Delivery.DataBytes))
-	letter.Header.Set(outcome.HeaderShortened, was)
-	if headers() > min(longestHeaders, largest) {
-		letter.Header = nats.Header{outcome.HeaderShortened: {was}}
-		describe(letter, s)
-	}
-	letter.Data = letter.Data[:min(most, max(0, largest-headers()))]
-}
-
-// literal reports whether a category can be part of a subject: a publisher can send a wildcard in its place.
-func literal(category string) bool {
-	for token := range strings.SplitSeq(category, ".") {
+// literal reports whether text can be part of a subject to publish to. A publisher can send a wildcard.
+func literal(text string) bool {
+	for token := range strings.SplitSeq(text, ".") {
 		if token == "" || token == "*" || token == ">" {
 			return false
 		}
 	}
 	return true
+}
+
+// describe sets notifier's own headers.
+func describe(letter *nats.Msg, r *result.Result) {
+	set := func(name, value string) {
+		if value != "" {
+			letter.Header.Set(name, value)
+		}
+	}
+	record := r.Record()
+	// FallbackID is the event's place in its stream, so a letter that is published twice is stored once.
+	set(outcome.HeaderMsgID, record.Outcome+"."+r.Delivery.Message.FallbackID)
+	set(outcome.HeaderEventID, record.EventID)
+	set(outcome.HeaderSource, record.Source)
+	set(outcome.HeaderReason, record.Reason)
+	set(outcome.HeaderDetail, record.Detail)
+	set(outcome.HeaderSubject, record.Subject)
+	set(outcome.HeaderTime, record.Time.Format(time.RFC3339Nano))
+	if record.StreamSeq > 0 {
+		set(outcome.HeaderStreamSeq, strconv.FormatUint(record.StreamSeq, 10))
+	}
+}
+
+// shorten cuts a letter to the bytes that a letter keeps and that the server accepts in one message: an event
+// may fill a message to the last byte, and its letter has more headers. The payload is cut first. The
+// publisher's headers go only if they alone are too long.
+func shorten(letter *nats.Msg, r *result.Result, maxBytes int64) {
+	whole := len(letter.Data)
+	kept, limit := whole, int(maxBytes)
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	if r.Reason == outcome.TooLarge {
+		kept = min(kept, event.KeptOfTooLarge)
+	}
+	headers := func() int { return letter.Size() - len(letter.Subject) - len(letter.Data) }
+	if headers() <= maxHeaders && headers()+whole <= limit && kept == whole {
+		return
+	}
+	was := strconv.Itoa(max(whole, r.Delivery.Message.DataBytes))
+	letter.Header.Set(outcome.HeaderShortened, was)
+	if headers() > min(maxHeaders, limit) {
+		letter.Header = nats.Header{outcome.HeaderShortened: {was}}
+		describe(letter, r)
+	}
+	letter.Data = letter.Data[:min(kept, max(0, limit-headers()))]
 }

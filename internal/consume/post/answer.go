@@ -1,6 +1,7 @@
 package post
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
@@ -8,119 +9,118 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/consume/wait"
+	"notifier/internal/consume/crash"
+	"notifier/internal/consume/post/lanes"
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 )
 
-// What Slack's answer to a post means: for the event, for its channel, for the whole workspace, and for the
-// other replicas.
-
-// accepted is for a post that is made.
-func (a *attempt) accepted(receipt slackout.Receipt) verdict {
+// accepted ends an event after its post.
+func (a *attempt) accepted(receipt slackout.Receipt) {
 	a.inSlack(receipt) // first: it takes the time
-	a.slackAnswers(true)
-	a.channels.accepted(a.channel)
-	answer := a.answer()
-	answer.Posted = true
-	a.record(answer)
-	return a.endSent()
+	a.end.Signal = lanes.Posted
+	a.s.channels.accepted(a.p.channel)
+	a.endSent() // before any other call: a crash until then repeats the post
+	a.record(ratelimit.Answer{Channel: a.p.channel, Name: a.job.LastPost, Posted: true})
 }
 
-// failed is for a post that is not made, or may not be.
-func (a *attempt) failed(failure *slackout.Error) verdict {
-	a.failure = failure.Code
+// inSlack notes the message that Slack has.
+func (a *attempt) inSlack(receipt slackout.Receipt) {
+	r := &a.job.Result
+	r.Latency = time.Since(r.Event.Published)
+	r.SlackTS = receipt.TS
+	r.Outcome = outcome.Sent
+}
+
+// failed handles a post that was not made, or may not have been.
+func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
+	a.p.failure = failure.Code
+	a.job.Wait(0)
 	switch {
 	case failure.Class == slackout.RetryAfter:
 		a.limited(failure.RetryAfter)
-		return againAfter(0)
 	case failure.Class == slackout.Rejected:
-		a.slackAnswers(false)
-		a.record(a.answer())
-		return a.endRejected(failure)
-	case a.startCtx.Err() != nil: // no further attempt here
-		a.record(a.answer())
-		return againAfter(0)
+		a.end.Signal = lanes.Rejected
+		a.record(a.failedAnswer())
+		a.endRejected(failure)
+	case ctx.Err() != nil: // the worker stops
+		a.record(a.failedAnswer())
+	default:
+		a.closeGate(failure)
+		a.record(a.failedAnswer())
+		if a.end.Signal == lanes.ChannelFailing {
+			a.retry(failure)
+		}
 	}
-	a.closeGate(failure)
-	a.record(a.answer())
-	return a.unexplained(failure)
 }
 
-// limited is for a 429, which pauses the channel, and perhaps the workspace, in all replicas: for as long as
-// Slack asks, or the backoff gives where it names no time. That gives nothing for a post that began before
-// the gate last closed, and a wait of 0 would end the pause that the post was the probe of; hence the
-// minimum.
-func (a *attempt) limited(atLeast time.Duration) {
-	answer := a.answer()
-	answer.RetryAfter = a.turn.ChannelFailed(max(atLeast, laneBackoff.First), true)
+// limited handles a 429. All replicas pause the channel, and perhaps the workspace.
+func (a *attempt) limited(retryAfter time.Duration) {
+	tracker := a.s.settings.Tracker
+	// The pause that this post was the probe of must not end with a 429 that names no time.
+	retryAfter = max(retryAfter, laneBackoff.First)
+	a.end.Signal, a.end.AtLeast = lanes.ChannelLimited, retryAfter
+	answer := a.failedAnswer()
+	answer.RetryAfter = retryAfter
 	scope, left := a.record(answer)
 	if scope == ratelimit.PausedWorkspace {
-		a.turn.PauseWorkspace(left)
-		a.Tracker.Lost(availability.Slack, askedToWait(left))
+		a.end.Signal, a.end.AtLeast = lanes.WorkspacePaused, left
+		tracker.Lost(availability.Slack, askedToWait(left))
 		return
 	}
-	a.Tracker.ChannelLost(laneOf(a.channel), askedToWait(answer.RetryAfter))
+	tracker.ChannelLost(laneOf(a.p.channel), askedToWait(retryAfter))
 }
 
-// askedToWait is Slack's limit as a reason to wait.
+// askedToWait is a reason to wait: Slack's limit.
 type askedToWait time.Duration
 
 func (a askedToWait) Error() string {
 	return fmt.Sprintf("Slack asked to wait %.0f s", math.Ceil(time.Duration(a).Seconds()))
 }
 
-// slackAnswers notes that Slack answers posts in this channel. posted: this one is made.
-func (a *attempt) slackAnswers(posted bool) {
-	proof := a.turn.Succeeded(posted)
-	if proof.Channel {
-		a.Tracker.ChannelRecovered(laneOf(a.channel))
-	}
-	if proof.Workspace {
-		a.Tracker.Recovered(availability.Slack)
-		a.Tracker.Recovered(availability.Credentials)
-	}
-}
-
-// closeGate closes the gate of the channel, or of all channels where the failure concerns them all, for as
-// long as Slack asks or the backoff gives.
+// closeGate closes the gate of the channel, or of all channels if the failure concerns them all.
 func (a *attempt) closeGate(failure *slackout.Error) {
+	tracker := a.s.settings.Tracker
+	a.end.Signal, a.end.AtLeast = lanes.WorkspaceFailing, failure.RetryAfter
 	switch {
 	case failure.Class == slackout.Credentials:
-		a.turn.WorkspaceFailed(failure.RetryAfter)
-		a.Tracker.Lost(availability.Credentials, failure)
+		tracker.Lost(availability.Credentials, failure)
 	case failure.Workspace:
-		a.turn.WorkspaceFailed(failure.RetryAfter)
-		a.Tracker.Lost(availability.Slack, failure)
+		tracker.Lost(availability.Slack, failure)
 	default:
-		a.turn.ChannelFailed(failure.RetryAfter, false)
-		a.Tracker.ChannelLost(laneOf(a.channel), failure)
+		a.end.Signal = lanes.ChannelFailing
+		tracker.ChannelLost(laneOf(a.p.channel), failure)
 	}
 }
 
-// unexplained is for an event whose post has failed for no reason that Slack names. Failures that blame its
-// channel or the workspace do not count against it.
-func (a *attempt) unexplained(failure *slackout.Error) verdict {
-	if failure.Workspace || failure.Class == slackout.Credentials {
-		return againAfter(0)
+// retry gives the event another turn after a failure that Slack does not explain, unless the event is to blame.
+func (a *attempt) retry(failure *slackout.Error) {
+	if a.p.patience.failed(a.turn.Tally()) {
+		a.endUndeliverable(failure)
+		return
 	}
-	if a.patience.failed(a.turn.Tally()) {
-		return a.endUndeliverable(failure)
-	}
-	return againAfter(wait.Jitter(retryAfter(a.patience.failures)))
+	a.job.Wait(a.p.nextRetry())
 }
 
-func (a *attempt) answer() ratelimit.Answer {
-	return ratelimit.Answer{Channel: a.channel, Name: a.last}
+// failedAnswer describes a failed post to the other replicas. The failure is certain unless a post of the
+// event was ambiguous.
+func (a *attempt) failedAnswer() ratelimit.Answer {
+	return ratelimit.Answer{
+		Request: a.job.Request, Channel: a.p.channel, Name: a.job.LastPost, Failed: !a.job.Result.Ambiguous,
+	}
 }
 
-// record records in Redis what Slack has answered to a post: from then on it counts in the channel's pace,
-// and pauses begin or end for all replicas. It returns what is paused, and for how long. An error is only
-// logged: the next post makes up for it.
+// record records the result of a post in Redis: it counts in the channel's pace, and pauses begin or end for all
+// replicas. It returns the pause and its length. An error is only logged: until the next post, other
+// workers then treat a failure as unknown.
 func (a *attempt) record(answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
-	scope, left, err := a.Limiter.Answered(a.finishCtx, answer)
+	scope, left, err := a.s.settings.Limiter.Answered(a.finishCtx, answer)
 	if err != nil && a.finishCtx.Err() == nil {
-		a.Log.Warn("cannot record Slack's answer for the other replicas", zap.Error(err))
+		a.s.settings.Log.Warn("cannot record Slack's answer for the other replicas", zap.Error(err))
+	}
+	if answer.Failed {
+		crash.At(crash.AfterFailure)
 	}
 	return scope, left
 }

@@ -5,41 +5,44 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"notifier/internal/snapshot"
 )
 
-// After so many rejections in a row a channel counts as refusing everything, and is tried only this often.
+// A channel that rejected several messages in a row counts as refusing everything, and is tried once a minute.
 //
-// A replayed event is tried all the same, unless Slack has refused another one just now: somebody replays it
-// because the channel is repaired, and this replica may not have noticed that yet. If it is not repaired,
-// letters that are replayed by the thousand cost a few requests.
+// A replayed event is tried anyway, at most once a second: an operator replays it because the channel is
+// repaired, and this replica may not know that yet.
 const (
 	rejectionsToClose = 5
 	retryChannel      = time.Minute
 	retryReplayed     = time.Second
 )
 
-// closedChannels knows which channels refuse every message: archived ones, ones that the bot was never
-// invited to. Asking Slack again for each event would cost a request each and end the same way. It is this
-// replica's own knowledge, and bounded by the channels that the settings name.
+// closedChannels holds the channels that refuse every message: archived ones, or ones without the bot. A
+// request for each of their events would fail in the same way. Each replica has its own, bounded by the
+// channels that the settings name.
 type closedChannels struct {
 	log *zap.Logger
 
 	mu       sync.Mutex
 	channels map[string]*channelState
+	taken    map[string]time.Time // last success of each channel, for snapshots
 }
 
 type channelState struct {
-	inRow   int
-	code    string    // Slack's latest
-	refused time.Time // when that was
-	next    time.Time // closed: when it may be tried again; zero: not closed
+	inRow       int
+	code        string    // of Slack's last rejection
+	first       time.Time // time of the first rejection in a row
+	refused     time.Time // time of the last one
+	closedUntil time.Time // its next try; zero if the channel is not closed
 }
 
 func newClosedChannels(log *zap.Logger) *closedChannels {
-	return &closedChannels{log: log, channels: map[string]*channelState{}}
+	return &closedChannels{log: log, channels: map[string]*channelState{}, taken: map[string]time.Time{}}
 }
 
-// closed reports whether a post to the channel would be rejected, and none is to be tried now.
+// closed reports whether the channel refuses everything and is not due for a try.
 func (c *closedChannels) closed(channel string, replayed bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,27 +54,26 @@ func (r *channelState) closed(replayed bool, now time.Time) bool {
 	if replayed && now.Sub(r.refused) >= retryReplayed {
 		return false
 	}
-	return now.Before(r.next)
+	return now.Before(r.closedUntil)
 }
 
-// try reports whether a post to the channel may be made: always, unless it refuses everything; then once a
-// minute, or for a replayed event.
+// try reports whether a post may be made. Each true for a closed channel is its try for a minute.
 func (c *closedChannels) try(channel string, replayed bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.channels[channel]
-	if r == nil || r.next.IsZero() {
+	if r == nil || r.closedUntil.IsZero() {
 		return true
 	}
 	now := time.Now()
 	if r.closed(replayed, now) {
 		return false
 	}
-	r.next = now.Add(retryChannel)
+	r.closedUntil = now.Add(retryChannel)
 	return true
 }
 
-// code is that of Slack's last refusal of the channel; empty: there was none.
+// code returns the code of Slack's last rejection, or "".
 func (c *closedChannels) code(channel string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,19 +83,19 @@ func (c *closedChannels) code(channel string) string {
 	return ""
 }
 
-// rejected notes that Slack has rejected a message because of its channel.
+// rejected counts a message that Slack rejected because of its channel.
 func (c *closedChannels) rejected(channel, code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.channels[channel]
 	if r == nil {
-		r = &channelState{}
+		r = &channelState{first: time.Now()}
 		c.channels[channel] = r
 	}
 	r.inRow++
 	r.code, r.refused = code, time.Now()
 	if r.inRow == rejectionsToClose {
-		r.next = r.refused.Add(retryChannel)
+		r.closedUntil = r.refused.Add(retryChannel)
 		c.log.Warn("channel refused",
 			zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
 			zap.String("advice", "its events are dead-lettered, and one a minute is tried; "+
@@ -101,29 +103,40 @@ func (c *closedChannels) rejected(channel, code string) {
 	}
 }
 
-// accepted notes that the channel takes messages.
+// accepted opens the channel after a post.
 func (c *closedChannels) accepted(channel string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.taken[channel] = time.Now()
 	r := c.channels[channel]
 	if r == nil {
 		return
 	}
 	delete(c.channels, channel)
-	if !r.next.IsZero() {
+	if !r.closedUntil.IsZero() {
 		c.log.Info("channel accepts messages again", zap.String("channel", channel))
 	}
 }
 
-// list returns the closed channels, as waits name them, with the code of each.
-func (c *closedChannels) list() map[string]string {
+// describe adds the last rejection, the last success, and the code of a closed channel to the queues.
+func (c *closedChannels) describe(queues []snapshot.Channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := map[string]string{}
+	byLane := map[string]*snapshot.Channel{}
+	for i := range queues {
+		byLane[queues[i].Name] = &queues[i]
+	}
 	for channel, r := range c.channels {
-		if !r.next.IsZero() {
-			list[laneOf(channel)] = r.code
+		if queue := byLane[laneOf(channel)]; queue != nil {
+			queue.Rejected = &snapshot.Rejection{Code: r.code, First: r.first.UTC(), Last: r.refused.UTC()}
+			if !r.closedUntil.IsZero() {
+				queue.Refused = r.code
+			}
 		}
 	}
-	return list
+	for channel, at := range c.taken {
+		if queue := byLane[laneOf(channel)]; queue != nil {
+			queue.Accepted = at.UTC()
+		}
+	}
 }

@@ -1,21 +1,12 @@
 // Package post brings admitted events to Slack.
 //
-// Each event has a lane, that of its channel (package lanes). A turn is one event's turn to be posted; an
-// attempt makes at most one post in it and ends with a verdict: the event has its next turn after a while, or
-// it has ended. An event that has to wait before its post goes back into its lane, and another one is posted
-// meanwhile.
+// Each event waits in the lane of its channel (package lanes) for its turn. A turn is an attempt: it takes the
+// event through the steps of run in attempt.go, makes at most one post, and ends with a Verdict. An event that
+// has to wait goes back into its lane, and another channel's event has the next turn.
 //
-//	sender.go    what a Sender is made of; it gives out turns and does what a verdict says
-//	attempt.go   steps of an attempt: may the event still be posted, is it in Slack already, a permit, the post
-//	lookup.go    whether a post whose outcome is unknown is in the channel already
-//	answer.go    what Slack's answer means for the event, its channel, the workspace and the other replicas
-//	patience.go  when an event on which Slack keeps failing is to blame
-//	failing.go   events that Slack has not taken, for people
-//	channels.go  channels that refuse every message
-//	ends.go      what is recorded before an event has ended
-//	excess.go    what goes back to the server because its channel is slow
-//	unposted.go  what waits, and for what, for people
+// A failed post may concern the event, its channel, the workspace and the other replicas (answer.go). The
+// records in Redis and in the dead-letter stream that come before an event is settled are in ends.go.
 //
-// It knows Slack's classes of failure and the limiter's permits. Of NATS it knows that a delivery can be
-// handed back, and how a replayed letter is marked; it does not know payloads, or how an event is settled.
+// The package knows Slack's classes of failure and the limiter's permits. It knows neither payloads nor how
+// an event is settled.
 package post

@@ -3,42 +3,34 @@ package post
 import (
 	"sync"
 	"time"
+
+	"notifier/internal/snapshot"
 )
 
-// Failing is an event that Slack has not taken, and that is tried again.
-type Failing struct {
-	Channel  string // as waits name it
-	Category string
-	EventID  string
-	Error    string    // Slack's code at its last post
-	Next     time.Time // of its next post, at the earliest; zero: when its channel takes posts
-}
+// maxFailing bounds the list. When more events fail, their whole channel waits, and its wait says why.
+const maxFailing = 10
 
-// mostFailing is how many are known at a time: enough for the few that fail alone. When more fail, it is for
-// what the whole channel waits for.
-const mostFailing = 10
-
-// failing are events that Slack has not taken, for "notifier why": the wait for their channel is over with
-// each post of another event.
+// failing lists events that Slack has not taken, for "notifier why": the wait for their channel ends with each
+// post of another event.
 type failing struct {
 	mu     sync.Mutex
-	events map[*posting]Failing
+	events map[*posting]snapshot.Failing
 }
 
-// note takes an event whose next post is due after the wait.
+// note lists an event after a failed post.
 func (f *failing) note(p *posting, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.events[p]; p.failure == "" || !known && len(f.events) == mostFailing {
+	if _, known := f.events[p]; p.failure == "" || !known && len(f.events) == maxFailing {
 		return
 	}
 	if f.events == nil {
-		f.events = map[*posting]Failing{}
+		f.events = map[*posting]snapshot.Failing{}
 	}
-	event := Failing{
+	event := snapshot.Failing{
 		Channel:  laneOf(p.channel),
-		Category: p.Event.Category,
-		EventID:  p.Event.ID,
+		Category: p.job.Result.Event.Category,
+		EventID:  p.job.Result.Event.ID,
 		Error:    p.failure,
 	}
 	if wait > 0 {
@@ -54,7 +46,7 @@ func (f *failing) forget(p *posting) {
 }
 
 // Failing lists a few of the events that Slack has not taken, in any order.
-func (s *Sender) Failing() (list []Failing) {
+func (s *Sender) Failing() (list []snapshot.Failing) {
 	s.failing.mu.Lock()
 	defer s.failing.mu.Unlock()
 	for _, event := range s.failing.events {

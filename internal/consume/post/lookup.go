@@ -1,79 +1,83 @@
 package post
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"notifier/internal/consume/decide"
 	"notifier/internal/slackout"
 )
 
-// Bounds of a search for a post whose end is unknown.
+// Bounds of the search for a message of unknown fate.
 const (
-	longestLookupPause = 5 * time.Second // how long a pause of Slack's history is waited out
-	mostLookups        = 3               // and how often the history may fail
+	maxHistoryPause = 5 * time.Second // a longer pause of Slack's history is not waited out
+	maxSearches     = 3
 )
 
-// lookUp searches the channel for an event whose last post may have arrived. The event goes on to its post
-// when that has not, or when the channel cannot be searched: then it is posted again, and its line says
-// ambiguous.
-func (a *attempt) lookUp() verdict {
-	if !a.unsure {
-		return next()
+// find searches the channel for an event that an earlier post may have left there. If the message is not
+// there, or the channel cannot be searched, the event is posted again, and its line says ambiguous.
+func (a *attempt) find(ctx context.Context, _ []*decide.Job) error {
+	if !a.p.mustSearch {
+		return nil
 	}
-	receipt, found, err := a.Slack.Find(a.startCtx, a.Event)
-	if err == nil {
-		a.unsure = false
-		if !found {
-			return next()
-		}
+	receipt, found, err := a.s.settings.Slack.Find(ctx, a.job.Result.Event)
+	switch {
+	case err == nil && found:
+		a.p.mustSearch = false
 		a.inSlack(receipt)
-		a.result.Found = true
-		return a.endSent()
+		a.job.Result.Found = true
+		a.endSent()
+	case err == nil:
+		a.p.mustSearch = false
+	case ctx.Err() != nil:
+		a.job.Wait(0)
+	default:
+		a.notSearched(err)
 	}
-	if a.startCtx.Err() != nil {
-		return againAfter(0)
-	}
-	a.searches++
+	return nil
+}
+
+// notSearched repeats the search later, or gives it up.
+func (a *attempt) notSearched(err error) {
+	a.p.searches++
 	var failure *slackout.Error
 	switch {
-	case !errors.As(err, &failure), a.searches > mostLookups, failure.RetryAfter > longestLookupPause:
-		a.lookups.impossible(a.Log, err)
-		a.unsure = false
-		return next()
+	case !errors.As(err, &failure), a.p.searches > maxSearches, failure.RetryAfter > maxHistoryPause:
+		a.s.lookups.impossible(a.s.settings.Log, err)
+		a.p.mustSearch = false
 	case failure.Workspace: // no post would get through either, so this search is the probe
 		a.closeGate(failure)
-		return againAfter(0)
+		a.job.Wait(0)
 	default:
-		// Reading is limited separately, for some apps to once a minute, and can fail while posting works. That is
-		// no reason for other posts to wait.
-		return againAfter(max(failure.RetryAfter, retryAfter(a.searches)))
+		// Slack limits reading separately, for some apps to once a minute. Other posts need not wait for that.
+		a.job.Wait(max(failure.RetryAfter, a.p.nextRetry()))
 	}
 }
 
-// lookups remembers which reasons against searching a channel were logged.
+// lookups remembers the logged reasons why a channel could not be searched.
 type lookups struct {
 	mu     sync.Mutex
 	logged map[string]bool
 }
 
-// impossible logs each reason once. The reasons are a few error codes; how long Slack asks to wait makes no
-// difference.
+// impossible logs each reason once. The reasons are a few error codes.
 func (l *lookups) impossible(log *zap.Logger, reason error) {
-	what := reason.Error()
+	code := reason.Error()
 	var failure *slackout.Error
 	if errors.As(reason, &failure) {
-		what = failure.Code
+		code = failure.Code
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.logged == nil {
 		l.logged = map[string]bool{}
 	}
-	if !l.logged[what] {
-		l.logged[what] = true
+	if !l.logged[code] {
+		l.logged[code] = true
 		log.Warn("cannot look up whether an ambiguous post has arrived; posting it again", zap.Error(reason))
 	}
 }

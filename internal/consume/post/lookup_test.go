@@ -11,8 +11,8 @@ import (
 	"notifier/internal/slackout"
 )
 
-// Slack's limit names another wait each time, and is one reason all the same.
-func TestEachReasonAgainstALookUpIsLoggedOnce(t *testing.T) {
+// Slack's rate limit names a different wait each time, but counts as one reason.
+func TestLookupFailureIsLoggedOncePerReason(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	var l lookups
 	for seconds := range 5 {

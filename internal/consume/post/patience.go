@@ -3,51 +3,57 @@ package post
 import (
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"notifier/internal/consume/post/lanes"
 )
 
 // An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a
-// page of HTML, or it makes Slack answer internal_error each time. A few failures prove nothing, because
-// Slack has brown-outs in which most posts fail, whatever they say. So the event is tried on, at the back of
-// its lane and after growing pauses, for some five minutes; and it is to blame only if posts of other events
-// of its channel came through meanwhile.
-
+// page of HTML, or Slack returns internal_error each time. A few failures prove nothing, because in a brown-out
+// most posts fail. So the event is tried for some four minutes, after growing pauses, and is to blame only if
+// posts of other events of its channel came through meanwhile.
 const (
-	// failuresToBlame is how often in a row an event has to fail.
-	failuresToBlame = 15
+	failuresToBlame = 15 // in a row
 
-	// oneInTries is the share of the tries of others that has to have succeeded since its first failure. In a
-	// worse brown-out, or where nothing else is to be posted, the event is tried on.
-	oneInTries = 5
+	// minSuccess bounds the share of successful tries of other events since the first failure: one in five. In
+	// a worse brown-out, or without other events, the event is tried on.
+	minSuccess = 5
 )
 
-// Bounds of an event's own backoff after a failure that nothing explains.
+// Bounds of an event's own backoff.
 var (
-	firstRetry   = 500 * time.Millisecond
-	longestRetry = 30 * time.Second
+	firstRetry = 500 * time.Millisecond
+	maxRetry   = 25 * time.Second // up to 30 s with jitter
 )
 
-// patience is how an event has failed so far.
+// patience counts an event's failures.
 type patience struct {
 	failures int         // in a row, without a sign that the channel or the workspace is to blame
-	first    lanes.Tally // of its lane after the first of these
+	first    lanes.Tally // of the lane at the first failure
 }
 
-// failed counts a failure that the lane's tally has in it, and reports whether the event is to blame.
-func (p *patience) failed(now lanes.Tally) (poisoned bool) {
-	if p.failures++; p.failures == 1 {
-		p.first = now
+// failed counts a failure, and reports whether the event is to blame. The lane's tally does not include the
+// failure yet.
+func (p *patience) failed(lane lanes.Tally) bool {
+	p.failures++
+	if p.failures == 1 {
+		p.first = lane
 	}
 	if p.failures < failuresToBlame {
 		return false
 	}
-	own := uint64(p.failures - 1) // after the first
-	succeeded := now.Posted - p.first.Posted
-	tries := succeeded + now.Failed - p.first.Failed - own
-	return succeeded > 0 && succeeded*oneInTries >= tries
+	own := uint64(p.failures - 1)
+	succeeded := lane.Posted - p.first.Posted
+	tries := succeeded + lane.Failed - p.first.Failed - own
+	return succeeded > 0 && succeeded*minSuccess >= tries
 }
 
-// retryAfter is the backoff after so many failures of one event, 1 or more.
-func retryAfter(failures int) time.Duration {
-	return min(longestRetry, firstRetry<<min(failures-1, 10)) // more would overflow
+// nextRetry returns the pause before the event's next try. It grows with each call.
+func (p *posting) nextRetry() time.Duration {
+	if p.backoff == nil {
+		p.backoff = &backoff.ExponentialBackOff{
+			InitialInterval: firstRetry, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: maxRetry,
+		}
+	}
+	return p.backoff.NextBackOff()
 }

@@ -2,45 +2,45 @@ package post
 
 import (
 	"testing"
-	"time"
 
 	"notifier/internal/consume/post/lanes"
 )
 
-// An event alone in a quiet channel may fail for as long as Slack does.
-func TestBackoffOfAnEventIsBounded(t *testing.T) {
-	last := time.Duration(0)
-	for failures := 1; failures <= 200; failures++ {
-		wait := retryAfter(failures)
-		if wait < last || wait > longestRetry {
-			t.Fatalf("%s after %d failures, expected between %s and %s", wait, failures, last, longestRetry)
+func TestRetryPausesAreBounded(t *testing.T) {
+	var p posting
+	longest := firstRetry
+	for range 200 {
+		pause := p.nextRetry()
+		if pause <= 0 || pause > maxRetry*3/2 {
+			t.Fatalf("a pause of %s, expected up to about %s", pause, maxRetry)
 		}
-		last = wait
+		longest = max(longest, pause)
 	}
-	if retryAfter(1) != firstRetry || last != longestRetry {
-		t.Errorf("%s at first and %s at last, expected %s and %s", retryAfter(1), last, firstRetry, longestRetry)
+	if longest < maxRetry {
+		t.Errorf("%s at most, expected about %s", longest, maxRetry)
 	}
 }
 
-// fails lets an event fail so often in a row, with others of its lane being posted and failing between each
-// two of its failures, and reports whether it is to blame after the last one.
+// fails fails an event the given number of times and reports whether it counts as poisoned after the last
+// failure. Between two failures, other events of the lane are posted and fail as given.
 func fails(times int, posted, failed uint64) (poisoned bool) {
 	var p patience
-	lane := lanes.Tally{Posted: 1000, Failed: 3000} // what was before counts for nothing
+	lane := lanes.Tally{Posted: 1000, Failed: 3000} // earlier results do not count
 	for i := range times {
-		if lane.Failed++; i > 0 {
+		if i > 0 {
 			lane.Posted += posted
 			lane.Failed += failed
 		}
 		poisoned = p.failed(lane)
+		lane.Failed++
 	}
 	return poisoned
 }
 
-func TestWhoIsToBlameForFailures(t *testing.T) {
+func TestPoisonedEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		times          int
-		posted, failed uint64 // of others, between two failures
+		posted, failed uint64 // of other events, between two failures
 		want           bool
 	}{
 		"others are posted":                            {15, 1, 0, true},

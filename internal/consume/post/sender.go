@@ -7,137 +7,127 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/consume/feed"
+	"notifier/internal/consume/decide"
 	"notifier/internal/consume/post/lanes"
 	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/steering"
 )
 
-// Limiter has the permits for posts, and the record of what became of admitted events; see package ratelimit.
+// Limiter grants permits for posts, and records their results; see package ratelimit.
 type Limiter interface {
-	Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error)
 	Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error)
 	Answered(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration, error)
 	Sent(ctx context.Context, request ratelimit.Request) error
-	Refund(ctx context.Context, request ratelimit.Request, known string) (bool, error)
-	Forfeit(ctx context.Context, request ratelimit.Request, known string) (bool, error)
 	InFlight(ctx context.Context, request ratelimit.Request) (record ratelimit.InFlight, found bool, err error)
-	WasSent(ctx context.Context, request ratelimit.Request) (bool, error)
 }
 
-// Slack makes one attempt to post, and looks up whether an earlier one has arrived; see package slackout.
+// Slack posts once, and finds a message that an earlier post may have left; see package slackout.
 type Slack interface {
 	Channel(ev event.Event) string
 	Post(ctx context.Context, ev event.Event) (slackout.Receipt, error)
 	Find(ctx context.Context, ev event.Event) (slackout.Receipt, bool, error)
 }
 
-// Letters keep dead events until their letters are stored, and settle them then; see package letters.
+// Letters keeps dead events until their letters are stored, and then settles them; see package letters.
 type Letters interface {
 	Keep(dead result.Result, after func(context.Context) error)
 }
 
-// Feed is where deliveries come from; see package feed.
-type Feed interface {
-	Full() bool          // nothing more is fetched for want of room
-	WhyNotLater() string // why it takes nothing back at the moment; empty: it does
-}
-
 // Settings of a Sender.
 type Settings struct {
-	Feed    Feed
+	Decider *decide.Decider
 	Limiter Limiter
 	Slack   Slack
 	Letters Letters
-	Settle  func([]*result.Result)                   // ends events; called by several goroutines
-	MuteOf  func(category string) *steering.Order    // nil: it is not muted
-	Refuse  func(*result.Result, ratelimit.Decision) // writes down a decision other than Admitted
+	// Settle ends events. Several goroutines call it. It returns an error if ctx is done first; the events stay
+	// in flight then.
+	Settle func(context.Context, []*result.Result) error
 
-	CheckClock func() // called when the script has answered: it knows whether the clock of Redis was set back
-
-	MaxAge      time.Duration // older events are dropped as expired; 0: never
 	Concurrency int           // posts in flight, 1 or more
-	PostTimeout time.Duration // how long one post may take
+	PostTimeout time.Duration // bounds one post
+	Channels    []string      // get their lanes at once
+	Capacity    int           // events that the worker may hold
+	Budget      int64         // and their bytes
+	WorkerName  string        // unique among all workers ever; part of the name of each post
 
-	Channels []string // the channels that the settings name; events may name one of them
-	// Pace is that of each channel's posts; zero: none. The limiter applies it; here it serves to estimate
-	// waits.
-	Pace ratelimit.Tier
-	// LongestLater is for how long an event of a slow channel is handed back to the server at most; 5 s is
-	// the least.
-	LongestLater time.Duration
-
-	Capacity int   // what the worker may hold, in events
-	Budget   int64 // and in bytes
-
-	WorkerName string // unique among all workers that there ever were; it is part of the name of each post
-	Tracker    *availability.Tracker
-	Log        *zap.Logger
+	Tracker *availability.Tracker
+	Log     *zap.Logger
 }
 
-// Admitted is an event that the script has let through.
-type Admitted struct {
-	Event    event.Event
-	Delivery *feed.Delivery
-	Request  ratelimit.Request
-	At       time.Time // when the script last answered that it may be posted
-}
-
-// Sender posts what was admitted. Make it with New, run it once.
+// Sender posts admitted events. Make it with New, run it once.
 type Sender struct {
-	Settings
+	settings Settings
 	lanes    *lanes.Lanes[*posting]
 	channels *closedChannels
 	failing  failing
-	lookups  lookups       // what was logged about them
-	begun    atomic.Uint64 // posts that were asked for; with the worker's name it names each of them
-	stopping atomic.Bool
-	later    func(*feed.Delivery, time.Duration) bool // Delivery.Later
+	lookups  lookups       // reasons that were logged
+	begun    atomic.Uint64 // posts; numbers their names
 }
 
-// New makes a Sender.
+// posting is an admitted event on its way to Slack.
+type posting struct {
+	job        decide.Job
+	channel    string // as the settings name it; Slack returns its ID
+	mustSearch bool   // the channel must be searched before the next post
+	searches   int    // failed searches since the last post
+	patience   patience
+	backoff    *backoff.ExponentialBackOff // of failures without a reason; nil before the first
+	failure    string                      // Slack's code for the last post, if it failed
+	unserved   int                         // turns in a row that Redis did not serve
+}
+
+// laneBackoff bounds how long a channel, or the workspace, is left alone after a failure.
+var laneBackoff = lanes.Backoff{
+	First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second,
+}
+
+// Bounds of the delay after which the server delivers an event of a full lane again: about the time in which the
+// lane has room. The admission stays in Redis.
+var (
+	minReturn = 250 * time.Millisecond
+	maxReturn = 30 * time.Second
+)
+
+// New makes a Sender. Its lanes share three quarters of the worker's room; the rest is for undecided events.
 func New(settings Settings) *Sender {
+	room := lanes.Size{Items: max(1, settings.Capacity*3/4), Bytes: settings.Budget * 3 / 4}
 	return &Sender{
-		Settings: settings,
-		lanes: lanes.New[*posting](settings.Concurrency, laneBound(settings.Capacity, settings.Budget), laneBackoff,
-			settings.Channels...),
+		settings: settings,
+		lanes:    lanes.New[*posting](room, laneBackoff, settings.Channels...),
 		channels: newClosedChannels(settings.Log),
-		later:    (*feed.Delivery).Later,
 	}
 }
 
-// posting is an admitted event on its way to Slack, and what is known so far of how it ends.
-type posting struct {
-	Admitted
-	result   result.Result
-	channel  string // as the settings name it; Slack's answer has its ID
-	name     string // of the next post: kept while it is not known whether Redis has recorded it
-	last     string // the name of its last post whose end is known, or that was looked up
-	unsure   bool   // a post of it may have arrived, and the channel has not been searched since
-	searches int    // how often Slack did not let us search, since the last post
-	patience patience
-	failure  string // Slack's code at its last post; empty: it has not failed
+// Add queues an admitted event in its channel's lane. If the lane holds more than its share then, its youngest
+// events go back to the server. If the server takes none back, the lane keeps them, until the worker is full and
+// fetches no more.
+func (s *Sender) Add(job decide.Job) {
+	p := &posting{job: job, channel: s.settings.Slack.Channel(job.Result.Event)}
+	p.job.Result.Channel = p.channel
+	lane, item := laneOf(p.channel), lanes.Item[*posting]{
+		Value: p, Bytes: job.Result.Delivery.Cost, Since: job.Result.Event.Published,
+	}
+	s.lanes.Add(lane, item)
+	for {
+		youngest, found := s.lanes.Surplus(lane)
+		if !found {
+			return
+		}
+		delay := min(max(s.lanes.DrainTime(lane), minReturn), maxReturn)
+		if !youngest.Value.job.Result.Delivery.Later(delay) {
+			s.lanes.Add(lane, youngest)
+			return
+		}
+	}
 }
 
-// turn is a posting's turn to be posted.
-type turn = lanes.Turn[*posting]
-
-// Add puts an admitted event into its channel's lane.
-func (s *Sender) Add(a Admitted) {
-	p := &posting{Admitted: a, channel: s.Slack.Channel(a.Event)}
-	p.result = result.Result{Event: a.Event, Channel: p.channel, Decided: a.At, Delivery: a.Delivery}
-	s.lanes.Add(laneOf(p.channel), lanes.Item[*posting]{
-		Value: p, Bytes: a.Delivery.Cost, Since: a.Event.Published,
-	})
-}
-
-// webhookLane is the lane of a webhook's own channel, whose name is not known.
+// webhookLane names the lane of a webhook: its channel is unknown.
 const webhookLane = "webhook"
 
 func laneOf(channel string) string {
@@ -147,19 +137,19 @@ func laneOf(channel string) string {
 	return channel
 }
 
-// Run posts until Close was called and all events have ended. No post begins after startCtx has ended; one
-// that is under way may go on until finishCtx ends, because a post that is cut off may have reached Slack,
-// and would be made again. What has no turn then stays in flight.
+// Run posts until Close was called and every event has ended. No post begins after startCtx is done, but a post
+// may last until finishCtx is done: if it were cut off, it may have reached Slack, and would be made again. Events
+// without a turn stay in flight.
 func (s *Sender) Run(startCtx, finishCtx context.Context) {
 	var posters sync.WaitGroup
-	for range s.Concurrency {
+	for range s.settings.Concurrency {
 		posters.Go(func() {
 			for {
-				t, err := s.lanes.Next(startCtx)
+				turn, err := s.lanes.Next(startCtx)
 				if err != nil {
 					return
 				}
-				s.deliver(startCtx, finishCtx, t)
+				s.takeTurn(startCtx, finishCtx, turn)
 			}
 		})
 	}
@@ -169,76 +159,10 @@ func (s *Sender) Run(startCtx, finishCtx context.Context) {
 // Close declares that nothing more will be added.
 func (s *Sender) Close() { s.lanes.Close() }
 
-// Stopping declares that the worker is about to end, so that nothing needs room any more.
-func (s *Sender) Stopping() { s.stopping.Store(true) }
-
 // Paused reports whether no channel takes posts at the moment, because the workspace does not.
-func (s *Sender) Paused() bool { return s.lanes.Closed() }
-
-// RefusedChannels are the channels that refuse every message at the moment, each with Slack's error code.
-func (s *Sender) RefusedChannels() map[string]string { return s.channels.list() }
-
-// verdict is what a step of an attempt leads to.
-type verdict struct {
-	kind
-	wait time.Duration // again: until the event's next turn, at the earliest
-}
-
-type kind int
-
-const (
-	goOn       kind = iota // to the next step
-	again                  // the event has another turn later
-	ended                  // its result is complete, and is to be settled
-	handedOver             // its letter is written first, and then it is settled
-)
-
-func next() verdict                      { return verdict{kind: goOn} }
-func againAfter(d time.Duration) verdict { return verdict{kind: again, wait: d} }
-func end() verdict                       { return verdict{kind: ended} }
-func handOver() verdict                  { return verdict{kind: handedOver} }
-
-// deliver makes one attempt, and does what it leads to.
-func (s *Sender) deliver(startCtx, finishCtx context.Context, t *turn) {
-	a := attempt{Sender: s, posting: t.Item, turn: t, startCtx: startCtx, finishCtx: finishCtx}
-	v := a.run()
-	switch v.kind {
-	case ended:
-		s.failing.forget(t.Item)
-		s.Settle([]*result.Result{&t.Item.result})
-		t.Done()
-	case handedOver:
-		s.failing.forget(t.Item)
-		t.Done()
-	case again:
-		s.failing.note(t.Item, v.wait)
-		t.Return(v.wait)
-	default:
-		panic("post: an attempt without a verdict")
-	}
-}
+func (s *Sender) Paused() bool { return s.lanes.Paused() }
 
 // nextName names the event's next post.
 func (s *Sender) nextName() string {
-	return s.WorkerName + "-" + strconv.FormatUint(s.begun.Add(1), 36)
-}
-
-// TooOld reports whether an event is older than EVENT_MAX_AGE by now; 0: none is.
-func TooOld(e *event.Event, most time.Duration, now time.Time) bool {
-	return most > 0 && now.Sub(e.Time) > most
-}
-
-// Known is what Redis knows of an event: its record if it is in flight, else nil and whether it was sent.
-func Known(
-	ctx context.Context, limiter Limiter, request ratelimit.Request,
-) (record *ratelimit.InFlight, sent bool, err error) {
-	found, inFlight, err := limiter.InFlight(ctx, request)
-	if err != nil {
-		return nil, false, err
-	}
-	if inFlight {
-		return &found, false, nil
-	}
-	sent, err = limiter.WasSent(ctx, request)
-	return nil, sent, err
+	return s.settings.WorkerName + "-" + strconv.FormatUint(s.begun.Add(1), 36)
 }

@@ -6,19 +6,18 @@ import (
 	"notifier/internal/consume/post/lanes"
 )
 
-// Hurry makes the pauses between attempts a tenth of what they are, for all workers of a test binary. What
-// bounds an answer of Redis or Slack stays: it may take as long on a busy machine.
+// Hurry shortens the pauses between attempts to a tenth, for all workers of a test binary. The bounds of a
+// reply of Redis or Slack stay, because a busy machine may need them.
 func Hurry() {
 	laneBackoff = lanes.Backoff{
-		First:              laneBackoff.First / 10,
-		Longest:            laneBackoff.Longest,
-		LongestUnexplained: laneBackoff.LongestUnexplained / 10,
+		First: laneBackoff.First / 10, Max: laneBackoff.Max, MaxUnexplained: laneBackoff.MaxUnexplained / 10,
 	}
-	for _, pause := range []*time.Duration{&firstRetry, &leaseMargin, &leaseRecheck, &shortestLater} {
+	for _, pause := range []*time.Duration{&firstRetry, &leaseMargin, &leaseRecheck} {
 		*pause /= 10
 	}
-	longestRetry /= 20 // up to fifteen of them follow each other
+	maxRetry /= 20 // up to fifteen of them follow each other
+	maxReturn /= 30
 }
 
-// FirstBackoff is how long a channel is left alone after one failure, give or take 30 %.
+// FirstBackoff returns how long a channel is left alone after one failure, give or take 30 %.
 func FirstBackoff() time.Duration { return laneBackoff.First }

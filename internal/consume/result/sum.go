@@ -1,20 +1,19 @@
 package result
 
-// Sum is what a batch has of one kind: the results with the same outcome and reason, of events of one
-// category and source.
+// Sum holds the results of one kind in a batch.
 type Sum struct {
-	Kind
+	Kind    Kind
 	Results []*Result // one or more, in the order in which they were settled
 }
 
-// Kind is what those who count events tell apart.
+// Kind holds the values by which events are counted.
 type Kind struct{ Outcome, Reason, Category, Source string }
 
-// Kind is what the result is counted as.
+// Kind returns the result's kind.
 func (r *Result) Kind() Kind { return Kind{r.Outcome, r.Reason, r.Event.Category, r.Event.Source} }
 
-// SumUp groups a batch, in the order in which kinds come first. In a storm a batch has few of them, so
-// whoever counts does so once for each, and not once for each event.
+// SumUp groups a batch by kind, in the order of the first of each kind. In a storm a batch has few kinds, so
+// counting costs little.
 func SumUp(batch []*Result) []Sum {
 	sums := make([]Sum, 0, 16)
 	places := make(map[Kind]int, 16)

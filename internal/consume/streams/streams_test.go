@@ -17,14 +17,16 @@ import (
 	"notifier/test/kit"
 )
 
-// which is ignored
-var config = jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxBytes: 1 << 20, Replicas: 2}
+// config has two replicas, to show that Ensure ignores the field.
+var config = jetstream.StreamConfig{
+	Name: "NOTIFY", Subjects: []string{"notify.>"}, MaxBytes: 1 << 20, Replicas: 2,
+}
 
-// made counts streams: a server may still be deleting the directory of one when another of its name is
-// created.
+// made numbers the streams. Names are never reused, because the server may still be deleting the old
+// directory.
 var made atomic.Int64
 
-// makes is what Ensure does with servers: how many replicas the stream then has, how often Fewer was called.
+// makes calls Ensure and returns the replicas of the stream and the number of calls of Fewer.
 func makes(t *testing.T, url string, replicas int) (got, fewer int, err error) {
 	t.Helper()
 	js := kit.JetStream(t, url)
@@ -36,7 +38,7 @@ func makes(t *testing.T, url string, replicas int) (got, fewer int, err error) {
 		}
 	}}
 	var stream jetstream.Stream
-	kit.Eventually(t, "the servers answer", func() bool { // a busy machine may need more than one request's time
+	kit.Eventually(t, "the servers answer", func() bool { // a busy machine may need longer than one request
 		fewer = 0
 		stream, err = maker.Ensure(t.Context(), config)
 		return !errors.Is(err, context.DeadlineExceeded)
@@ -54,7 +56,8 @@ func makes(t *testing.T, url string, replicas int) (got, fewer int, err error) {
 	return got, fewer, nil
 }
 
-// makesOnline is makes on a cluster whose servers all run. A busy one may count as offline for a moment.
+// makesOnline calls makes on a running cluster. It retries, because a busy server may briefly count as
+// offline.
 func makesOnline(t *testing.T, url string, replicas int) (got, fewer int, err error) {
 	t.Helper()
 	kit.Eventually(t, "no server counts as offline", func() bool {
@@ -65,20 +68,23 @@ func makesOnline(t *testing.T, url string, replicas int) (got, fewer int, err er
 }
 
 func TestMain(m *testing.M) {
-	kit.Overlap(8) // they wait
+	kit.Overlap(8) // tests mostly wait
 	os.Exit(m.Run())
 }
 
-func TestReplicasOfAServerThatIsAlone(t *testing.T) {
+func TestReplicasOnOneServer(t *testing.T) {
 	t.Parallel()
 	s := single(t)
 	for replicas, want := range map[int]int{0: 1, 1: 1} {
 		if got, fewer, err := makes(t, s.ClientURL(), replicas); got != want || fewer != 0 || err != nil {
-			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replica and no reason", replicas, got, fewer, err, want)
+			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replica and no reason",
+				replicas, got, fewer, err, want)
 		}
 	}
-	if got, _, err := makes(t, s.ClientURL(), 3); err == nil || !strings.Contains(err.Error(), "NATS_REPLICAS is 3, and the servers cannot keep so many") {
-		t.Errorf("three replicas of a server that is alone: %d, %v; expected an error that names NATS_REPLICAS", got, err)
+	tooMany := "NATS_REPLICAS is 3, and the servers cannot keep so many"
+	if got, _, err := makes(t, s.ClientURL(), 3); err == nil || !strings.Contains(err.Error(), tooMany) {
+		t.Errorf("three replicas of a server that is alone: %d, %v; expected an error that names NATS_REPLICAS",
+			got, err)
 	}
 }
 
@@ -87,34 +93,37 @@ func single(t *testing.T) *server.Server {
 	return kit.NATSServer(t, &server.Options{JetStream: true, JetStreamMaxStore: 2 << 20})
 }
 
-// TestLackOfStorage: the caller gets the server's reason, and no stream.
+// TestLackOfStorage checks that the caller gets the reason of the server, and no stream.
 func TestLackOfStorage(t *testing.T) {
 	t.Parallel()
 	js := kit.JetStream(t, single(t).ClientURL())
 	large := config
 	large.MaxBytes = 1 << 30
-	maker := Maker{JetStream: js, Fewer: func(string, error) { t.Error("Fewer is called for a stream that was not created") }}
-	if _, err := maker.Ensure(t.Context(), large); !IsLackOfStorage(err) {
+	maker := Maker{JetStream: js, Fewer: func(string, error) {
+		t.Error("Fewer is called for a stream that was not created")
+	}}
+	if _, err := maker.Ensure(t.Context(), large); !IsTooLarge(err) {
 		t.Errorf("a stream that is larger than the server: %v, expected a lack of storage", err)
 	}
-	if IsLackOfStorage(nil) || IsLackOfStorage(errors.New("other")) {
+	if IsTooLarge(nil) || IsTooLarge(errors.New("other")) {
 		t.Error("other errors are taken for a lack of storage")
 	}
 }
 
-func TestReplicasOfAClusterOfThree(t *testing.T) {
+func TestReplicasOnThreeServers(t *testing.T) {
 	t.Parallel()
 	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
 	for replicas, want := range map[int]int{0: 3, 1: 1, 3: 3} {
 		if got, fewer, err := makesOnline(t, url, replicas); got != want || fewer != 0 || err != nil {
-			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replicas and no reason", replicas, got, fewer, err, want)
+			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replicas and no reason",
+				replicas, got, fewer, err, want)
 		}
 	}
 	if got, _, err := makesOnline(t, url, 5); err == nil || !strings.Contains(err.Error(), "NATS_REPLICAS is 5") {
 		t.Errorf("five replicas on three servers: %d, %v; expected an error that names NATS_REPLICAS", got, err)
 	}
 
-	// Workers that start together get one stream, and what exists is never altered.
+	// Workers that start together get one stream. An existing stream is never altered.
 	js := kit.JetStream(t, url)
 	var together sync.WaitGroup
 	for range 4 {
@@ -142,11 +151,12 @@ func TestReplicasOfAClusterOfThree(t *testing.T) {
 	}
 }
 
-func TestReplicasOfAClusterWithoutRoomForThree(t *testing.T) {
+func TestReplicasWithoutRoomForThree(t *testing.T) {
 	t.Parallel()
 	t.Run("two servers", func(t *testing.T) {
 		t.Parallel()
-		if got, fewer, err := makesOnline(t, kit.NATSCluster(t, 2, nil)[0].ClientURL(), 0); got != 1 || fewer != 1 || err != nil {
+		servers := kit.NATSCluster(t, 2, nil)
+		if got, fewer, err := makesOnline(t, servers[0].ClientURL(), 0); got != 1 || fewer != 1 || err != nil {
 			t.Errorf("%d, %d, %v; expected one replica with a reason", got, fewer, err)
 		}
 	})
@@ -166,9 +176,9 @@ func TestReplicasOfAClusterWithoutRoomForThree(t *testing.T) {
 	})
 }
 
-// TestAServerThatIsOffline: the stream gets all its replicas. It never gets one for ever because a server was
-// being restarted.
-func TestAServerThatIsOffline(t *testing.T) {
+// TestOfflineServerKeepsThreeReplicas stops one of three servers. A server restart must not leave the
+// stream with one replica for ever.
+func TestOfflineServerKeepsThreeReplicas(t *testing.T) {
 	t.Parallel()
 	servers := kit.NATSCluster(t, 3, nil)
 	servers[2].Shutdown()
@@ -182,40 +192,40 @@ func TestAServerThatIsOffline(t *testing.T) {
 	})
 }
 
-// answers is a server that refuses a number of replicas with an error, and remembers what it was asked for.
-type answers struct {
+// fakeServer is a server that refuses some replica counts, and records the requested counts.
+type fakeServer struct {
 	jetstream.JetStream
-	refuse map[int]error
-	asked  []int
+	refuse    map[int]error
+	requested []int
 }
 
-func (a *answers) Stream(context.Context, string) (jetstream.Stream, error) {
+func (f *fakeServer) Stream(context.Context, string) (jetstream.Stream, error) {
 	return nil, jetstream.ErrStreamNotFound
 }
 
-func (a *answers) StreamNameBySubject(context.Context, string) (string, error) {
+func (f *fakeServer) StreamNameBySubject(context.Context, string) (string, error) {
 	return "", jetstream.ErrStreamNotFound
 }
 
-func (a *answers) CreateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	a.asked = append(a.asked, config.Replicas)
-	return nil, a.refuse[config.Replicas]
+func (f *fakeServer) CreateStream(_ context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	f.requested = append(f.requested, config.Replicas)
+	return nil, f.refuse[config.Replicas]
 }
 
-// TestAnswersOfOtherServers: older servers count one that is offline out, and an account may be given storage
-// for one replica.
-func TestAnswersOfOtherServers(t *testing.T) {
+// TestRepliesOfOtherServers covers older servers, which do not count offline peers, and accounts with
+// storage for one replica only.
+func TestRepliesOfOtherServers(t *testing.T) {
 	t.Parallel()
 	refusal := func(code jetstream.ErrorCode, description string) error {
 		return &jetstream.APIError{ErrorCode: code, Description: description}
 	}
 	for _, test := range []struct {
-		name   string
-		wanted int
-		err    error
-		asked  []int
-		fewer  int
-		want   string // in the error; empty: none
+		name      string
+		wanted    int
+		err       error
+		requested []int
+		fewer     int
+		want      string // part of the error; if empty, no error
 	}{
 		{"offline", 0, refusal(10005, "no suitable peers for placement, peer offline"), []int{3}, 0, "a server of the cluster is offline: start it, or set NATS_REPLICAS to 1"},
 		{"too few", 0, refusal(10005, "no suitable peers for placement"), []int{3, 1}, 1, ""},
@@ -226,10 +236,13 @@ func TestAnswersOfOtherServers(t *testing.T) {
 		{"asked for", 3, refusal(10005, "no suitable peers for placement"), []int{3}, 0, "NATS_REPLICAS is 3, and the servers cannot keep so many"},
 		{"asked for, overlap", 3, refusal(10065, "subjects overlap with an existing stream"), []int{3}, 0, "overlap"},
 	} {
-		server, fewer := &answers{refuse: map[int]error{3: test.err}}, 0
-		_, err := Maker{JetStream: server, Replicas: test.wanted, Fewer: func(string, error) { fewer++ }}.Ensure(t.Context(), config)
-		if !slices.Equal(server.asked, test.asked) || fewer != test.fewer || (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: asked for %v replicas, Fewer %d times, %v; expected %v, %d and %q", test.name, server.asked, fewer, err, test.asked, test.fewer, test.want)
+		server, fewer := &fakeServer{refuse: map[int]error{3: test.err}}, 0
+		maker := Maker{JetStream: server, Replicas: test.wanted, Fewer: func(string, error) { fewer++ }}
+		_, err := maker.Ensure(t.Context(), config)
+		failed := err != nil && strings.Contains(err.Error(), test.want)
+		if !slices.Equal(server.requested, test.requested) || fewer != test.fewer || failed != (test.want != "") {
+			t.Errorf("%s: asked for %v replicas, Fewer %d times, %v; expected %v, %d and %q",
+				test.name, server.requested, fewer, err, test.requested, test.fewer, test.want)
 		}
 		if strings.Contains(test.name, "overlap") && strings.Contains(err.Error(), "NATS_REPLICAS") {
 			t.Errorf("%s: %v, which is not about replicas", test.name, err)
@@ -237,16 +250,22 @@ func TestAnswersOfOtherServers(t *testing.T) {
 	}
 }
 
-// TestSubjectsOfAnotherStream: the refusal names the stream that has them.
-func TestSubjectsOfAnotherStream(t *testing.T) {
+func TestOverlapNamesTheOtherStream(t *testing.T) {
 	t.Parallel()
 	js := kit.JetStream(t, single(t).ClientURL())
 	for name, subject := range map[string]string{"WIDE": "a.>", "NARROW": "b.c"} {
-		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, MaxBytes: 1 << 10})
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: name, Subjects: []string{subject}, MaxBytes: 1 << 10,
+		})
 		kit.Check(t, err)
 	}
-	for subject, want := range map[string]string{"a.b.>": "stream WIDE already has subjects of a.b.>", "b.>": "stream NARROW already has subjects of b.>"} {
-		_, err := Maker{JetStream: js}.Ensure(t.Context(), jetstream.StreamConfig{Name: "MINE", Subjects: []string{subject}, MaxBytes: 1 << 10})
+	for subject, want := range map[string]string{
+		"a.b.>": "stream WIDE already has subjects of a.b.>",
+		"b.>":   "stream NARROW already has subjects of b.>",
+	} {
+		_, err := Maker{JetStream: js}.Ensure(t.Context(), jetstream.StreamConfig{
+			Name: "MINE", Subjects: []string{subject}, MaxBytes: 1 << 10,
+		})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "overlap") {
 			t.Errorf("%s: %v, expected %q and the server's own words", subject, err, want)
 		}

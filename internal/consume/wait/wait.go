@@ -1,4 +1,4 @@
-// Package wait has the pauses between attempts. It is a leaf: it knows nothing of what is attempted.
+// Package wait has the pauses between attempts.
 package wait
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// For waits for d, and reports whether ctx is still on.
+// For waits for d. It returns false if ctx is done first.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -19,6 +19,6 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Jitter spreads a pause, which is above 0, between half and one and a half of it, so that replicas do not
-// retry in step.
+// Jitter returns between a half and one and a half of d, which is above zero, so that replicas do not retry in
+// step.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

@@ -10,10 +10,9 @@ import "github.com/alicebob/miniredis/v2"
 // one clock.
 //
 // By default miniredis has two clocks: TIME and EXPIREAT follow the wall clock, while keys age only by
-// FastForward. A key whose expiry is read back (PEXPIRETIME) then seems to live longer the later it is read,
-// and the scripts, which keep entries for as long as any replica needs them, would keep them ever longer.
-// ClockTTL makes keys age by the clock of TIME. Only rounding remains: an expiry that is read back may be a
-// millisecond early.
+// FastForward. The scripts read expiries back (PEXPIRETIME) to keep an entry until no replica needs it. With
+// two clocks each read would return a later expiry, and entries would never go. ClockTTL makes keys age by
+// the clock of TIME. Only rounding remains: an expiry that is read back may be a millisecond early.
 func NewStore() *miniredis.Miniredis {
 	store := miniredis.NewMiniRedis()
 	store.ClockTTL(true)

@@ -9,13 +9,13 @@ import (
 	"notifier/test/kit"
 )
 
-// BenchmarkRun decides 100,000 events of several shapes, and 10,000 where all are sent: the store sorts a
-// whole window at each decision. b.N is how often it does.
+// BenchmarkRun decides 100,000 events of several shapes, and 10,000 in the shape that sends all of them,
+// because the store sorts a whole window at each decision. Each iteration decides all events.
 //
 //	GOGC=400 go test -run '^$' -bench Run -benchtime 1x ./internal/devstack/simulate
 func BenchmarkRun(b *testing.B) {
 	const n = 100_000
-	// spread is events at the same distance, in so many categories.
+	// spread generates n events, distance apart, in turn from each category.
 	spread := func(n int, distance time.Duration, categories int) string {
 		return repeat(n, func(i int) string {
 			return at(time.Duration(i)*distance, fmt.Sprintf("category-%d", i%categories), fmt.Sprintf(`"id":"event-%d"`, i))

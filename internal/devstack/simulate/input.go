@@ -14,13 +14,13 @@ import (
 	"notifier/internal/term"
 )
 
-// longestLine bounds one line in bytes. A line of the worker's log has a few hundred.
+// longestLine bounds one line in bytes. Lines of the worker's log have a few hundred.
 const longestLine = 1 << 20
 
 // Event is one event of the input.
 type Event struct {
 	Category string // 1 to 128 bytes
-	ID       string // at most 256 bytes; empty: it has none and is never a duplicate
+	ID       string // at most 256 bytes; an event without an ID is never a duplicate
 	Cost     int    // slots it takes, 1 or more
 	Line     int    // its line number in the input, from 1
 	micros   int64  // since 1970
@@ -29,22 +29,22 @@ type Event struct {
 // Time returns when the event arrived, or in a worker's log when it was settled; UTC, to the microsecond.
 func (e Event) Time() time.Time { return time.UnixMicro(e.micros).UTC() }
 
-// Input is what was read.
+// Input holds the parsed events and counts the skipped lines.
 type Input struct {
 	Events     []Event // in the order of their times; of two with the same time the earlier line comes first
 	Other      int     // lines of JSON that are not about an event
 	Undecided  int     // lines of the worker's log about events that no limit decides: dead or expired
 	OutOfOrder int     // events that come after a later one in the input
 	Bad        int     // lines that could not be read, if they are skipped
-	FirstBad   error   // what was wrong with the first of them
+	FirstBad   error   // the problem with the first of them
 }
 
 // Read reads events, one per line: JSON objects with time (RFC 3339) and category, optionally with cost and
 // id, or the worker's own log. Blank lines are ignored; other JSON objects are counted and skipped. It holds
 // all events in memory, about 100 bytes plus the id for each.
 //
-// A line that cannot be read is an error that names the line and what was expected, unless skipBad is set. It
-// is also an error if there is no event at all.
+// An invalid line is an error, which names the line and the expected form, unless skipBad is set. Input
+// without any event is an error too.
 func Read(ctx context.Context, in io.Reader, skipBad bool) (Input, error) {
 	var input Input
 	categories := map[string]string{} // one copy of each name

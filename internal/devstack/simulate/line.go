@@ -47,7 +47,7 @@ type fields struct {
 	Reason  json.RawMessage `json:"reason"`
 }
 
-// parseLine parses one line that is not blank. The error names the invalid field and what was expected.
+// parseLine parses one line that is not blank. The error names the invalid field and the expected value.
 func parseLine(line []byte) (Event, kind, error) {
 	var f fields
 	switch {
@@ -77,8 +77,8 @@ func parseLine(line []byte) (Event, kind, error) {
 	}
 }
 
-// parseLogLine parses the worker's line about an event. Its time is when the event was settled, and it has no
-// cost.
+// parseLogLine parses the worker's line about an event. The line has no cost, and its time is the time of the
+// outcome.
 func parseLogLine(f fields) (Event, kind, error) {
 	var became, reason string
 	if err := text(f.Outcome, "outcome", &became); err != nil {
@@ -156,7 +156,7 @@ func text(raw json.RawMessage, name string, into *string) error {
 	return nil
 }
 
-// shorten bounds what an error quotes from a line.
+// shorten truncates a quotation for an error.
 func shorten(raw json.RawMessage) []byte {
 	const most = 40
 	if len(raw) <= most {

@@ -99,9 +99,9 @@ func TestRunDecidesAsALimiterThatIsAsked(t *testing.T) {
 	})
 }
 
-// asked are the outcomes that a limiter of its own gives, with its whole dedupe window. Events of one
-// microsecond are one batch, as they are for Run: in batches of their own the limiter's clock would put them
-// a microsecond apart.
+// asked returns the outcomes of a separate limiter with its whole dedupe window. Like Run, it puts events of
+// the same microsecond in one batch: in separate batches the limiter's clock would set them a microsecond
+// apart.
 func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
 	store := embedded.NewStore()
 	store.SetTime(began)
@@ -148,7 +148,7 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 	return outcomes
 }
 
-// outcomes writes verdicts as asked does.
+// outcomes formats verdicts for comparison.
 func outcomes(verdicts []simulate.Verdict) []string {
 	var outcomes []string
 	for _, v := range verdicts {

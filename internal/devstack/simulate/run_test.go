@@ -11,7 +11,7 @@ import (
 	"notifier/test/kit"
 )
 
-// Each level refuses in its own words, and what is kept for a category is refused to the others alone.
+// Each level has its own reason for a refusal, and a reserve refuses only other categories.
 func TestWhatRefusesIsNamed(t *testing.T) {
 	t.Parallel()
 	three := func(category string) string { return repeat(3, func(int) string { return at(0, category) }) }

@@ -13,10 +13,10 @@ import (
 	"notifier/test/kit"
 )
 
-// began is when the events of the tests begin. The odd microseconds would show where a time loses its tail.
+// began is the time of the first event. Its odd microseconds reveal truncated times.
 var began = time.Date(2026, 11, 13, 4, 39, 1, 123457000, time.UTC)
 
-// levels adds to rules the limits of groups, and what is reserved, as a user writes them.
+// levels adds group limits and reserves to rules, in the notation of the settings.
 func levels(rules ratelimit.Rules, group, groups, reserve string) ratelimit.Rules {
 	var errs [3]error
 	rules.Group, errs[0] = ratelimit.ParseGroupLimit(group)
@@ -63,8 +63,8 @@ func repeat(n int, line func(i int) string) string {
 	return text.String()
 }
 
-// week is n events at random times of a week, in 20 categories of which few have most of the events; the same
-// each time.
+// week generates n events at random times of a week, in 20 categories; a few have most of the events.
+// The random seed is fixed.
 func week(n int) string {
 	random := rand.New(rand.NewPCG(1, 2))
 	return repeat(n, func(i int) string {

@@ -1,18 +1,15 @@
 // Package simulate replays past events against limits that are being considered.
 //
-// It decides nothing by itself. Each event is decided by the real limiter, which runs lua/admit.lua on the
-// embedded store, whose clock is set to the event's time. So a verdict is what a worker would have decided,
-// under two assumptions: that every event was decided at its time, and that every admitted event reached
-// Slack at once. Only cmd/notifier-dev contains the package, as it alone contains the embedded store.
+// The real limiter decides each event. It runs lua/admit.lua on the embedded store, whose clock is set to the
+// event's time. So a verdict matches a worker's decision under two assumptions: that every event was decided
+// at its time, and that every admitted event reached Slack at once. Only cmd/notifier-dev contains the
+// package, as it alone contains the embedded store.
 //
 // That store sets up a new Lua state for each call and sorts a set each time it reads from it, so a decision
 // takes half a millisecond, and more where a window holds thousands of messages. A store made for this would
 // be several times as fast, and would have to be proved to decide as Redis does.
 //
 // The package knows the limiter, the store and the worker's log. It does not know NATS or Slack.
-//
-// Reading order: input.go and line.go (the input), simulate.go (the decisions), verdict.go, summary.go and
-// table.go (what is shown of them).
 package simulate
 
 import (
@@ -35,14 +32,14 @@ import (
 // namespace of the keys in the store, which has no other user.
 const namespace = "simulate"
 
-// Verdict is what the outcome of one event would have been, in the words of the log.
+// Verdict is the simulated outcome of one event, in the words of the log.
 type Verdict struct {
 	Event
 	// outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
 	Outcome string
 	// empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
 	Reason     string
-	Group      string         // the group whose limit the category shares; empty: none
+	Group      string         // the group of the category, if it has one
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
 	AtLeast    bool           // ... or longer
@@ -53,7 +50,7 @@ type Verdict struct {
 // Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one
 // batch. dedupe is as for ratelimit.New.
 //
-// The error is that of ctx, observe or the store; the events after it are not decided.
+// Run stops at the first error of ctx, observe or the store.
 func Run(
 	ctx context.Context,
 	events []Event,
@@ -112,7 +109,7 @@ type run struct {
 func (r *run) batch(ctx context.Context, events []Event) error {
 	r.requests = r.requests[:0]
 	for _, e := range events {
-		if e.Cost <= r.rules.MaxCost(e.Category) { // otherwise a worker does not ask the limiter either
+		if e.Cost <= r.rules.MaxCost(e.Category) { // a worker rejects a higher cost without calling the limiter
 			r.requests = append(r.requests, request(e))
 		}
 	}

@@ -17,7 +17,7 @@ type Count struct {
 	Group     int // dropped by the limit of the category's group
 	Own       int // dropped by the category's limit
 	Duplicate int
-	Dead      int // with a cost above what the limits ever allow
+	Dead      int // their cost exceeds every limit
 
 	KeptFrom int // of Global: dropped while slots were kept for other categories
 

@@ -47,7 +47,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What others did not get because slots were kept.
+// The summary counts the events that other categories lost to reserves.
 func TestSummaryOfReserves(t *testing.T) {
 	t.Parallel()
 	text := repeat(4, func(int) string { return at(0, "b") }) + at(0, "a.x") + at(0, "a.x") + at(0, "a.y")

@@ -12,8 +12,8 @@ import (
 	"notifier/internal/term"
 )
 
-// WriteTable writes for people what was simulated: the span of the events, the limits, the notes on the
-// input, and a row per category. input has at least one event. The error is out's.
+// WriteTable writes the span of the events, the limits, the notes on the input, and a row per category. input
+// must hold an event. Errors are out's.
 func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
 	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
 	lines := fmt.Sprintf("%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%s",
@@ -32,8 +32,8 @@ func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, 
 	return s.writeRows(out)
 }
 
-// WriteNotes writes for people what was done to the input, a line each; nothing where nothing was. The error
-// is out's.
+// WriteNotes writes a line about each change to the input: reordered, skipped and undecided lines. It writes
+// nothing if the input was used unchanged. Errors are out's.
 func (i Input) WriteNotes(out io.Writer) error {
 	var notes []string
 	if i.OutOfOrder > 0 {
@@ -65,7 +65,7 @@ func (i Input) WriteNotes(out io.Writer) error {
 	return nil
 }
 
-// writeRows writes a row per category and one for all. What is rare has a column only where it occurred.
+// writeRows writes a row per category and one for all. Rare outcomes have a column only if they occurred.
 func (s *Summary) writeRows(out io.Writer) error {
 	all, categories := s.All(), s.Categories()
 	all.Category = "all"
@@ -114,8 +114,8 @@ func silenceText(c Count) string {
 	}
 }
 
-// limitsText lists the limits, those of groups where there are any: "100/30m overall, 10/30m per category,
-// errors=20/30m".
+// limitsText lists the limits: "100/30m overall, 10/30m per category, errors=20/30m". It includes groups if
+// they have a limit.
 func limitsText(rules ratelimit.Rules) string {
 	limits := []string{rules.Global.String() + " overall"}
 	if len(rules.Group) > 0 {
@@ -131,8 +131,8 @@ func limitsText(rules ratelimit.Rules) string {
 	return strings.Join(limits, ", ")
 }
 
-// reservesText has a line for each category with a reserve, and one for what others did not get because of
-// them.
+// reservesText has a line for each category with a reserve, and one for the events that other categories lost
+// to reserves.
 func (s *Summary) reservesText(rules ratelimit.Rules) string {
 	var text strings.Builder
 	for _, category := range slices.Sorted(maps.Keys(rules.Reserve)) {

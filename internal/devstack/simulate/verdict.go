@@ -7,7 +7,7 @@ import (
 	"notifier/internal/term"
 )
 
-// verdictTime is how the log writes times.
+// verdictTime is the time format of the log.
 const verdictTime = "2006-01-02T15:04:05.000000Z"
 
 // verdictLine is one line of JSON. The names are the log's, except line, which says where the event was read.

@@ -11,14 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-const answerTimeout = 5 * time.Second
+const requestTimeout = 5 * time.Second
 
-var errNoAnswer = errors.New("NATS did not respond in time")
+var errTimeout = errors.New("NATS did not respond in time")
 
-// denials ends the requests that a server denies. It never answers them: it reports the denial in a message
-// about the connection, which reaches the connection's owner. The owner passes it on to Denied.
+// denials ends requests that the server denies. The server sends no reply to a denied request. It reports an
+// error on the connection, which the owner of the connection passes to Denied.
 type denials struct {
-	subjects []string // as the server quotes them, or how they begin
+	subjects []string // of the requests, or their beginnings
 
 	mu     sync.Mutex
 	next   context.Context // ends with the next denial
@@ -31,11 +31,11 @@ func newDenials(subjects ...string) *denials {
 	return d
 }
 
-// Denied takes an error of the connection and reports whether it denies one of these requests. If so, those
-// under way fail with it.
+// Denied takes an error of the connection and reports whether it denies a request of d's owner. If so, the
+// requests under way fail with it.
 func (d *denials) Denied(err error) bool {
-	ours := func(subject string) bool { return strings.Contains(err.Error(), `for Publish to "`+subject) }
-	if !errors.Is(err, nats.ErrPermissionViolation) || !slices.ContainsFunc(d.subjects, ours) {
+	concerns := func(subject string) bool { return strings.Contains(err.Error(), `for Publish to "`+subject) }
+	if !errors.Is(err, nats.ErrPermissionViolation) || !slices.ContainsFunc(d.subjects, concerns) {
 		return false
 	}
 	d.mu.Lock()
@@ -45,17 +45,17 @@ func (d *denials) Denied(err error) bool {
 	return true
 }
 
-// begin returns a context for a request. It ends with a denial, or when there is no answer in time.
+// begin returns a context for one request. It ends with a denial or after requestTimeout.
 func (d *denials) begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	d.mu.Lock()
 	denied := d.next
 	d.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(denied, func() { cancel(context.Cause(denied)) })
-	late := time.AfterFunc(answerTimeout, func() { cancel(errNoAnswer) })
+	ctx, end := context.WithTimeoutCause(ctx, requestTimeout, errTimeout)
 	return ctx, func() {
 		stop()
-		late.Stop()
+		end()
 		cancel(nil)
 	}
 }

@@ -2,8 +2,11 @@ package recent
 
 import "time"
 
-// Hurry has failures tried again at once.
-func (r *Recorder) Hurry() {
-	r.pause.InitialInterval = 20 * time.Millisecond
-	r.pause.MaxInterval = 40 * time.Millisecond
-}
+// Limits for tests.
+const (
+	Burst    = burst
+	MaxKinds = maxKinds
+)
+
+// Hurry shortens the pause after a failure.
+func (r *Recorder) Hurry() { r.retryWait = 20 * time.Millisecond }

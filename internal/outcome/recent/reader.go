@@ -1,7 +1,7 @@
 package recent
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,141 +13,149 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/outcome"
 )
 
 const (
-	mostRead     = 50_000 // messages, for one answer
-	pageMessages = 1000
-	clockSkew    = time.Minute
-	defaultList  = 100
+	batchSize    = 1000   // messages of one request
+	maxRead      = 50_000 // messages for one call
+	defaultLimit = 100
+	clockSkew    = time.Minute // between a worker and the server
 )
 
-// ErrNoStream means that there is no stream of outcomes, or that it does not allow direct reads.
+// ErrNoStream means that the stream does not exist or does not allow direct reads.
 var ErrNoStream = errors.New("there is no stream of outcomes")
 
-// Filter selects outcomes. Its zero value selects the newest 100.
+// Filter selects records. The zero value selects the newest 100.
 type Filter struct {
-	Category string    // exactly; empty: all
-	Outcome  string    // one of Outcomes; empty: all
-	EventID  string    // exactly; empty: all
-	Since    time.Time // settled then or later; zero: at any time
-	Limit    int       // how many at most, the newest; 0: 100
+	Category string    // exact; empty selects all
+	Outcome  string    // one of Outcomes; empty selects all
+	Since    time.Time // records of this time or later
+	Limit    int       // maximum number of records; zero means 100
+	MaxRead  int       // maximum number of messages to read for them; zero means 50,000
 }
 
-// selects reports whether a filter with bounded texts selects a record.
-func (f Filter) selects(o Outcome) bool {
-	return (f.Category == "" || f.Category == o.Category) &&
-		(f.Outcome == "" || f.Outcome == o.Outcome) &&
-		(f.EventID == "" || f.EventID == o.EventID) &&
-		!o.Time.Before(f.Since)
+func (f Filter) selects(r outcome.Record) bool {
+	return (f.Category == "" || f.Category == r.Category) &&
+		(f.Outcome == "" || f.Outcome == r.Outcome) &&
+		!r.Time.Before(f.Since)
 }
 
-// needle is a part of each record that a filter selects, as JSON. Most records are not looked for, and
-// decoding costs.
-func (f Filter) needle() []byte {
-	text := f.Outcome
-	if f.EventID != "" {
-		text = f.EventID
-	}
-	if text == "" {
-		return nil
-	}
-	quoted, _ := json.Marshal(text) // a string can always be encoded
-	return quoted
+// Page holds the newest records that a filter selects.
+type Page struct {
+	Records []outcome.Record // the newest last
+	More    bool             // older records exist, or were not read
 }
 
-// Answer is what was found.
-type Answer struct {
-	Outcomes []Outcome // the newest first
-	Partial  bool      // there are older ones that were not looked at, apart from those beyond Limit
-}
-
-// Reader reads outcomes. It is safe for concurrent use. Its one permission is to publish to
-// $JS.API.DIRECT.GET.<stream>. The connection's errors go to Reader.Denied, or end the context of its calls.
+// Reader reads records. It is safe for concurrent use. Its user needs permission to publish to
+// $JS.API.DIRECT.GET.<stream>. The owner of the connection passes errors of the connection to Reader.Denied, or
+// ends the context of a call.
 type Reader struct {
 	*denials
 	connection *nats.Conn
 	place      Place
 }
 
-// NewReader makes a reader. It reads nothing yet.
+// NewReader makes a reader.
 func NewReader(connection *nats.Conn, place Place) *Reader {
 	r := &Reader{connection: connection, place: place}
 	r.denials = newDenials(r.subject() + `"`)
 	return r
 }
 
-// subject is where a reader sends its requests.
+// subject receives the requests for messages.
 func (r *Reader) subject() string { return "$JS.API.DIRECT.GET." + r.place.Stream }
 
-// List returns the newest outcomes that a filter selects. A request gets up to a thousand messages; it looks
-// at 50,000 at most, and skips what is not a record. The error is ErrNoStream where nothing was ever
-// recorded.
-func (r *Reader) List(ctx context.Context, filter Filter) (Answer, error) {
-	return r.list(ctx, filter, mostRead)
-}
-
-// list reads windows of sequences, the newest first. A category has a thousand messages at most, so all of it
-// is tried at once. Otherwise windows grow where few messages are left in them.
-func (r *Reader) list(ctx context.Context, filter Filter, most int) (answer Answer, err error) {
-	if filter.Limit <= 0 {
-		filter.Limit = defaultList
+// Of returns the newest 1000 records of an event id, the oldest first. An empty category selects all. It returns
+// none if nothing is recorded, and ErrNoStream if there is no stream.
+//
+// It reads past messages that are no records: anyone can store some of them on the subjects of a known id.
+func (r *Reader) Of(ctx context.Context, eventID, category string) (records []outcome.Record, err error) {
+	eventID, category = short(eventID, maxText), short(category, maxName)
+	subject := r.place.Subject + "." + hash(eventID) + ".>"
+	if category != "" {
+		subject = r.place.subject(hash(eventID), category)
 	}
-	filter.EventID = short(filter.EventID, longestText)
-	filter.Category = short(filter.Category, longestName)
-	subject := r.place.all()
-	if filter.Category != "" {
-		subject = r.place.subject(filter.Category)
-	}
-	_, to, err := r.ask(ctx, get{Last: subject})
-	size := uint64(pageMessages)
-	if filter.Category != "" {
-		size = max(to, size)
-	}
-	needle := filter.needle()
-	for read := 0; err == nil && to > 0; {
-		if read >= most {
-			answer.Partial = true
+	for begin, read := uint64(1), 0; begin > 0 && read < maxRead; {
+		messages, until, err := r.get(ctx, request{Seq: begin, Next: subject, Batch: batchSize})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range messages {
+			record, ok := r.decode(m)
+			if ok && record.EventID == eventID && (category == "" || record.Category == category) {
+				records = append(records, record)
+			}
+		}
+		records = records[max(0, len(records)-batchSize):]
+		read += len(messages)
+		if until < begin {
 			break
 		}
-		from := max(to, size) - size + 1
-		messages, until, err := r.ask(ctx, get{Seq: from, Subject: subject, Batch: pageMessages})
-		if err != nil {
-			return Answer{}, err
-		}
-		messages = slices.DeleteFunc(messages, func(m message) bool { return m.seq > to })
-		read += len(messages)
-		if 0 < until && until < to && size > pageMessages {
-			size = max(pageMessages, size/4)
-			continue
-		}
-		for i := len(messages) - 1; i >= 0; i-- {
-			m := messages[i]
-			if m.stored.Before(filter.Since.Add(-clockSkew)) {
-				return answer, nil
-			}
-			if !bytes.Contains(m.data, needle) {
-				continue
-			}
-			o, ours := r.place.decode(m.subject, m.data)
-			if !ours || !filter.selects(o) {
-				continue
-			}
-			o.Seq = m.seq
-			answer.Outcomes = append(answer.Outcomes, o)
-			if len(answer.Outcomes) == filter.Limit {
-				return answer, nil
-			}
-		}
-		if len(messages) < pageMessages/8 {
-			size *= 4
-		}
-		to = from - 1
+		begin = until + 1 // 0 after the last batch
 	}
-	return answer, err
+	return records, nil
 }
 
-// message is one message of the stream, which anybody may have published.
+// List returns the newest records that a filter selects. It returns ErrNoStream if there is no stream.
+//
+// It reads backward, in windows of sequences. A request returns the messages of a window in order, 1000 at most,
+// so a window with more of them is tried again at a quarter of its size. A sparse window is followed by a larger
+// one.
+func (r *Reader) List(ctx context.Context, f Filter) (page Page, err error) {
+	f.Limit = cmp.Or(max(0, f.Limit), defaultLimit)
+	f.MaxRead = cmp.Or(max(0, f.MaxRead), maxRead)
+	subject := r.place.all()
+	if f.Category != "" {
+		f.Category = short(f.Category, maxName)
+		subject = r.place.subject("*", f.Category)
+	}
+	_, end, err := r.get(ctx, request{Last: subject})
+	window := uint64(batchSize)
+	for read := 0; err == nil && end > 0 && !page.More; {
+		begin := end - min(window, end) + 1
+		var messages []message
+		var until uint64
+		messages, until, err = r.get(ctx, request{Seq: begin, Next: subject, Batch: batchSize})
+		read += max(1, len(messages))
+		if 0 < until && until < end && window > 1 {
+			window = max(1, window/4)
+			continue
+		}
+		messages = slices.DeleteFunc(messages, func(m message) bool { return m.seq > end }) // read before
+		if len(messages) < batchSize/8 {
+			window *= 4
+		}
+		end = begin - 1
+		for _, m := range slices.Backward(messages) {
+			if m.stored.Before(f.Since.Add(-clockSkew)) {
+				end = 0
+				break
+			}
+			record, ok := r.decode(m)
+			if !ok || !f.selects(record) {
+				continue
+			}
+			if page.More = len(page.Records) == f.Limit; page.More {
+				break
+			}
+			page.Records = append(page.Records, record)
+		}
+		page.More = page.More || read >= f.MaxRead && end > 0
+	}
+	slices.Reverse(page.Records)
+	return page, err
+}
+
+// decode reads a stored message.
+func (r *Reader) decode(m message) (record outcome.Record, ok bool) {
+	record, ok = r.place.decode(m.subject, m.data)
+	record.Seq = m.seq
+	return record, ok
+}
+
+// message is a message of the stream, from any client.
 type message struct {
 	subject string
 	seq     uint64
@@ -155,38 +163,41 @@ type message struct {
 	data    []byte
 }
 
-// get is a request for messages, as the API has it.
-type get struct {
-	Seq     uint64 `json:"seq,omitempty"` // from here on
-	Subject string `json:"next_by_subj,omitempty"`
-	Last    string `json:"last_by_subj,omitempty"` // only the latest of this subject
-	Batch   int    `json:"batch,omitempty"`
+// request selects messages, in the format of the JetStream API.
+type request struct {
+	Seq   uint64 `json:"seq,omitempty"`          // the first one's, or later
+	Next  string `json:"next_by_subj,omitempty"` // subject
+	Last  string `json:"last_by_subj,omitempty"` // subject; returns its newest message alone
+	Batch int    `json:"batch,omitempty"`        // maximum number of messages; with Next
 }
 
-// ask requests messages. There are no others up to the sequence until; 0: there are none at all.
+// get requests messages. The reply is complete up to the sequence until, which is 0 if there are no messages.
 //
-// It subscribes by itself: the client's own request takes a stored message with a status, which a publisher
-// can forge, for an answer of the server.
-func (r *Reader) ask(ctx context.Context, request get) (messages []message, until uint64, err error) {
+// get subscribes by itself. The client's own request would take a stored message with a Status header, which
+// any publisher can write, for a reply of the server.
+func (r *Reader) get(ctx context.Context, request request) (messages []message, until uint64, err error) {
+	if r.connection.IsReconnecting() { // the request would wait for a server until its time is up
+		return nil, 0, nats.ErrDisconnected
+	}
 	ctx, end := r.begin(ctx)
 	defer end()
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, 0, err
 	}
-	inbox, answers := r.connection.NewInbox(), make(chan *nats.Msg, pageMessages+1)
-	subscription, err := r.connection.ChanSubscribe(inbox, answers)
+	inbox, replies := r.connection.NewInbox(), make(chan *nats.Msg, batchSize+1)
+	subscription, err := r.connection.ChanSubscribe(inbox, replies)
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { _ = subscription.Unsubscribe() }() // an error means that the connection is closed
+	defer func() { _ = subscription.Unsubscribe() }() // fails only if the connection is closed
 	if err := r.connection.PublishRequest(r.subject(), inbox, body); err != nil {
 		return nil, 0, err
 	}
 	for {
 		var m *nats.Msg
 		select {
-		case m = <-answers:
+		case m = <-replies:
 		case <-ctx.Done():
 			return nil, 0, context.Cause(ctx)
 		}
@@ -194,12 +205,10 @@ func (r *Reader) ask(ctx context.Context, request get) (messages []message, unti
 		switch status, pending := m.Header.Get("Status"), m.Header.Get("Nats-Num-Pending"); {
 		case ok && request.Batch == 0:
 			return []message{found}, found.seq, nil
-		case ok && len(m.Header.Values("Nats-Num-Pending")) == 0:
-			return nil, 0, errors.New("the NATS server answers no batches; expected version 2.11 or newer")
 		case ok:
 			messages = append(messages, found)
-		case status == "" && request.Batch > 0: // a message whose headers cannot be read is not a record
-		case status == "204" && pending != "0": // the end of a batch
+		case status == "" && request.Batch > 0: // its headers are broken, so it is no record
+		case status == "204" && pending != "0": // end of a batch
 			until, err = strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
 			return messages, until, err
 		case status == "204":
@@ -209,13 +218,13 @@ func (r *Reader) ask(ctx context.Context, request get) (messages []message, unti
 		case status == "503":
 			return nil, 0, ErrNoStream
 		default:
-			return nil, 0, fmt.Errorf("the server answers %q %s", status, m.Header.Get("Description"))
+			return nil, 0, fmt.Errorf("unexpected reply of the server: %q %s", status, m.Header.Get("Description"))
 		}
 	}
 }
 
-// parse reads what the server says about a stored message. A publisher can put headers of the same names into
-// it, which come before the server's. An answer without a message has none of them.
+// parse reads the headers that the server adds to a stored message. The message may have headers of the same
+// names, which come first. It returns false for a reply without a message.
 func (r *Reader) parse(m *nats.Msg) (message, bool) {
 	last := func(name string) string {
 		values := m.Header.Values(name)
@@ -224,9 +233,9 @@ func (r *Reader) parse(m *nats.Msg) (message, bool) {
 		}
 		return values[len(values)-1]
 	}
-	seq, unnumbered := strconv.ParseUint(last(jetstream.SequenceHeader), 10, 64)
-	stored, undated := time.Parse(time.RFC3339Nano, last(jetstream.TimeStampHeaer))
-	if last(jetstream.StreamHeader) != r.place.Stream || unnumbered != nil || undated != nil {
+	seq, seqErr := strconv.ParseUint(last(jetstream.SequenceHeader), 10, 64)
+	stored, timeErr := time.Parse(time.RFC3339Nano, last(jetstream.TimeStampHeaer))
+	if last(jetstream.StreamHeader) != r.place.Stream || seqErr != nil || timeErr != nil {
 		return message{}, false
 	}
 	return message{subject: last(jetstream.SubjectHeader), seq: seq, stored: stored, data: m.Data}, true

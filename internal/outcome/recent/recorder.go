@@ -1,204 +1,249 @@
 package recent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"notifier/internal/consume/streams"
 	"notifier/internal/consume/wait"
+	"notifier/internal/outcome"
 )
 
+// Limits of one worker. A noisy kind fills about 8 MB of the stream in a day.
 const (
-	lookAgain  = 250 * time.Millisecond // for room, or for a connection
-	endTimeout = 2 * time.Second        // for what is left when a worker ends
-	mostTries  = 5                      // of one record
-	firstPause = time.Second            // after a failure; it grows with each further one
-	lastPause  = 20 * time.Second       // or half as much again
+	burst     = 100             // of one kind
+	interval  = 5 * time.Second // between records of one kind after a burst: 12 a minute
+	maxKinds  = 256             // with a limit of their own: publishers choose the names of categories
+	maxQueued = 1024            // records not stored yet
+	sweepWait = time.Second     // between searches for idle kinds
+	maxTries  = 3               // to store one record
+	retryWait = 2 * time.Second // after a failure
+	endWait   = 2 * time.Second // for queued records when a worker ends
 )
 
-// Config is what a Recorder needs.
+// Config connects a Recorder to its stream.
 type Config struct {
 	Place      Place
-	Connection *nats.Conn // its errors go to Recorder.Denied
-	Replicas   int        // of the stream, if it is created; see streams.Maker
+	Connection *nats.Conn // its owner passes errors of the connection to Recorder.Denied
+	Replicas   int        // of a new stream; see streams.Maker
 	Log        *zap.Logger
 }
 
-// Recorder writes outcomes to their stream, which it creates if it is absent. It never makes its caller wait:
-// while the stream cannot be written to, outcomes are left out and counted, and the reason is logged once.
+// Kind identifies records that share a rate limit.
+type Kind struct{ Category, Outcome, Reason string }
+
+// tally is the state of one kind.
+type tally struct {
+	limit   *rate.Limiter
+	leftOut uint64 // since the last record
+}
+
+func newTally() *tally { return &tally{limit: rate.NewLimiter(rate.Every(interval), burst)} }
+
+// Recorder publishes records to their stream, which it creates if it is absent. While the stream is unavailable
+// or a limit is used up, records are left out and counted.
 type Recorder struct {
 	Config
 	*denials
-	js      jetstream.JetStream
-	limiter *limiter
-	added   chan struct{} // has room for one
+	js    jetstream.JetStream
+	queue chan outcome.Record
 
-	// Run alone uses what follows.
-	pause   *backoff.ExponentialBackOff
-	failing bool // and that is logged
+	mu      sync.Mutex
+	kinds   map[Kind]*tally
+	others  *tally // shared by the kinds beyond maxKinds
+	swept   time.Time
+	leftOut uint64 // of all kinds, since the start
+
+	// For Run alone.
+	retryWait time.Duration
+	failing   bool // a failure is logged
 }
 
-// NewRecorder makes a recorder. It stores nothing before Run.
+// NewRecorder makes a recorder. It stores nothing until Run is called.
 func NewRecorder(config Config) (*Recorder, error) {
 	js, err := jetstream.New(config.Connection)
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = firstPause, lastPause
-	stream := config.Place.Stream + `"`
-	find, create := "$JS.API.STREAM.INFO."+stream, "$JS.API.STREAM.CREATE."+stream
+	name := config.Place.Stream + `"`
+	find, create := "$JS.API.STREAM.INFO."+name, "$JS.API.STREAM.CREATE."+name
 	return &Recorder{
-		Config:  config,
-		denials: newDenials(config.Place.Subject+".", find, create),
-		js:      js,
-		limiter: newLimiter(),
-		added:   make(chan struct{}, 1),
-		pause:   pause,
+		Config:    config,
+		denials:   newDenials(config.Place.Subject+".", find, create),
+		js:        js,
+		queue:     make(chan outcome.Record, maxQueued),
+		kinds:     map[Kind]*tally{},
+		others:    newTally(),
+		retryWait: retryWait,
 	}, nil
 }
 
-// Record takes n outcomes of a kind, the oldest first, or leaves out some of them. build makes the i-th, and
-// is called before Record returns, only for what is recorded or may be: in a storm hardly any is. It returns
-// at once and is safe for concurrent use. A nil Recorder does nothing.
-func (r *Recorder) Record(k Kind, n int, build func(i int) Outcome) {
+// Record queues up to n records of one kind, the oldest first, and counts the rest as left out. It never
+// blocks. build makes record i; it is called during Record, and only for records that are queued: in a storm
+// few are. Record is safe for concurrent use. A nil Recorder does nothing.
+func (r *Recorder) Record(k Kind, n int, build func(i int) outcome.Record) {
 	if r == nil {
 		return
 	}
-	bounded := func(i int) Outcome { return build(i).bounded() }
-	r.limiter.add(k, n, bounded, time.Now())
-	select {
-	case r.added <- struct{}{}:
-	default:
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally(k, now)
+	for i := range n {
+		if len(r.queue) == cap(r.queue) || !t.limit.AllowN(now, 1) {
+			r.leaveOut(t, uint64(n-i))
+			return
+		}
+		record := bounded(build(i))
+		record.LeftOut, t.leftOut = t.leftOut, 0
+		r.queue <- record // has room: this is the only sender
 	}
 }
 
-// LeftOut is how many outcomes were not recorded so far.
+// tally returns the tally of a kind. r.mu is held.
+func (r *Recorder) tally(k Kind, now time.Time) *tally {
+	k.Category = short(k.Category, maxName)
+	if t := r.kinds[k]; t != nil {
+		return t
+	}
+	if len(r.kinds) >= maxKinds && now.Sub(r.swept) >= sweepWait {
+		r.sweep(now)
+	}
+	if len(r.kinds) >= maxKinds {
+		return r.others
+	}
+	t := newTally()
+	r.kinds[k] = t
+	return t
+}
+
+// sweep forgets idle kinds. A kind with its full burst is like a new one. r.mu is held.
+func (r *Recorder) sweep(now time.Time) {
+	r.swept = now
+	for k, t := range r.kinds {
+		if t.limit.TokensAt(now) >= burst {
+			r.others.leftOut += t.leftOut
+			delete(r.kinds, k)
+		}
+	}
+}
+
+// leaveOut counts records that are not stored. r.mu is held.
+func (r *Recorder) leaveOut(t *tally, n uint64) {
+	t.leftOut += n
+	r.leftOut += n
+}
+
+// lose counts a record that could not be stored.
+func (r *Recorder) lose(record outcome.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally(Kind{record.Category, record.Outcome, record.Reason}, time.Now())
+	r.leaveOut(t, 1)
+	t.leftOut += record.LeftOut
+}
+
+// LeftOut returns how many records were left out since the start.
 func (r *Recorder) LeftOut() uint64 {
 	if r == nil {
 		return 0
 	}
-	return r.limiter.leftOut()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leftOut
 }
 
-// Run stores outcomes until ctx ends, and then what is queued, for endTimeout at most.
+// Run stores records until ctx ends. Then it stores those in the queue, for two seconds at most.
 func (r *Recorder) Run(ctx context.Context) {
 	storing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() {
-		wait.For(storing, endTimeout)
+		wait.For(storing, endWait)
 		end()
 	})()
 	r.prepare(ctx)
-	for storing.Err() == nil {
-		o, found, waits := r.limiter.next(time.Now())
-		switch {
-		case found:
-			r.record(storing, o)
-		case ctx.Err() != nil:
-			return
-		case waits:
-			wait.For(ctx, lookAgain)
-		default:
-			select {
-			case <-r.added:
-			case <-ctx.Done():
+	for {
+		select {
+		case record := <-r.queue:
+			r.store(storing, record)
+		case <-ctx.Done():
+			for len(r.queue) > 0 {
+				r.store(storing, <-r.queue)
 			}
-		}
-	}
-}
-
-// prepare creates the stream before there is anything to record, so that a missing permission is known early.
-// Where the stream exists, permission to publish is enough: outcomes are recorded all the same.
-func (r *Recorder) prepare(ctx context.Context) {
-	if !r.connected(ctx) {
-		return
-	}
-	if err := r.request(ctx, r.findOrCreate); err != nil && ctx.Err() == nil {
-		r.failed(err)
-	}
-}
-
-// connected waits for the connection, and reports whether there is one before ctx ends.
-func (r *Recorder) connected(ctx context.Context) bool {
-	for !r.Connection.IsConnected() {
-		if !wait.For(ctx, lookAgain) {
-			return false
-		}
-	}
-	return true
-}
-
-// record stores one outcome. Each failure is followed by a pause, so that a stream that takes nothing, or a
-// permission that is missing, costs a request now and then.
-func (r *Recorder) record(ctx context.Context, o Outcome) {
-	id := rand.Text()
-	for range mostTries {
-		if !r.connected(ctx) {
-			break
-		}
-		reconnects := r.Connection.Stats().Reconnects
-		err := r.request(ctx, func(ctx context.Context) error { return r.store(ctx, o, id) })
-		if err == nil {
-			r.worked()
 			return
 		}
-		interrupted := !r.Connection.IsConnected() || r.Connection.Stats().Reconnects != reconnects
-		if ctx.Err() == nil && !interrupted { // a lost connection is logged elsewhere
-			r.failed(err)
-		}
-		wait.For(ctx, r.pause.NextBackOff())
 	}
-	r.limiter.lose(o)
 }
 
-// request makes a request that ends in time, and when the server denies it.
-func (r *Recorder) request(ctx context.Context, do func(context.Context) error) error {
+// prepare creates the stream before the first record, so that a missing permission is logged early.
+func (r *Recorder) prepare(ctx context.Context) {
 	ctx, end := r.begin(ctx)
 	defer end()
-	err := do(ctx)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := r.ensure(ctx); err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+		r.failed(cmp.Or(context.Cause(ctx), err))
 	}
-	return err
 }
 
-// store publishes a record, and creates the stream if there is none.
-func (r *Recorder) store(ctx context.Context, o Outcome, id string) error {
-	err := r.publish(ctx, o, id)
-	if !errors.Is(err, jetstream.ErrNoStreamResponse) {
-		return err
+// store stores one record or counts it as left out. It pauses after each failure, so that a full stream or a
+// missing permission costs a request now and then.
+func (r *Recorder) store(ctx context.Context, record outcome.Record) {
+	data, err := json.Marshal(record)
+	subject, id := r.Place.subject(hash(record.EventID), record.Category), rand.Text()
+	for try := 0; err == nil && try < maxTries && ctx.Err() == nil; try++ {
+		failure := r.publish(ctx, subject, id, data)
+		if failure == nil {
+			r.recovered()
+			return
+		}
+		if ctx.Err() == nil {
+			r.failed(failure)
+		}
+		wait.For(ctx, r.retryWait)
 	}
-	if err := r.findOrCreate(ctx); err != nil {
-		return err
-	}
-	return r.publish(ctx, o, id)
+	r.lose(record)
 }
 
-// publish names the stream, so that no other one takes the record, and the record, so that a second try
-// stores it once.
-func (r *Recorder) publish(ctx context.Context, o Outcome, id string) error {
-	data, err := json.Marshal(o)
+// publish stores a record, and creates the stream first if necessary. The id lets the server drop a second copy
+// of the record. Expecting the stream keeps the record out of another stream with the same subjects.
+func (r *Recorder) publish(ctx context.Context, subject, id string, data []byte) (err error) {
+	ctx, end := r.begin(ctx)
+	defer end()
+	publish := func() error {
+		_, err := r.js.Publish(ctx, subject, data,
+			jetstream.WithMsgID(id), jetstream.WithExpectStream(r.Place.Stream))
+		return err
+	}
+	err = publish()
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		if err = r.ensure(ctx); err == nil {
+			err = publish()
+		}
+	}
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
-	_, err = r.js.Publish(ctx, r.Place.subject(o.Category), data,
-		jetstream.WithMsgID(id), jetstream.WithExpectStream(r.Place.Stream))
-	return err
+	return nil
 }
 
-func (r *Recorder) findOrCreate(ctx context.Context) error {
-	maker := streams.Maker{JetStream: r.js, Replicas: r.Replicas}
-	stream, err := maker.Ensure(ctx, r.Place.Config())
+// ensure finds or creates the stream. An account with less room gets a smaller one.
+func (r *Recorder) ensure(ctx context.Context) error {
+	maker, config := streams.Maker{JetStream: r.js, Replicas: r.Replicas}, r.Place.Config()
+	stream, err := maker.Ensure(ctx, config)
+	for streams.IsTooLarge(err) && config.MaxBytes > MinBytes {
+		config.MaxBytes /= 2
+		stream, err = maker.Ensure(ctx, config)
+	}
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", r.Place.Stream, err)
 	}
@@ -208,7 +253,7 @@ func (r *Recorder) findOrCreate(ctx context.Context) error {
 	return nil
 }
 
-// failed reports, once, why outcomes are not recorded.
+// failed logs the first failure.
 func (r *Recorder) failed(err error) {
 	if r.failing {
 		return
@@ -222,13 +267,12 @@ func (r *Recorder) failed(err error) {
 		zap.String("stream", r.Place.Stream), zap.Error(err), zap.String("advice", advice))
 }
 
-// worked reports, once, that outcomes are recorded again.
-func (r *Recorder) worked() {
-	r.pause.Reset()
+// recovered logs the first success after failures.
+func (r *Recorder) recovered() {
 	if !r.failing {
 		return
 	}
 	r.failing = false
 	r.Log.Info("outcomes are recorded again",
-		zap.String("stream", r.Place.Stream), zap.Uint64("left_out", r.limiter.leftOut()))
+		zap.String("stream", r.Place.Stream), zap.Uint64("left_out", r.LeftOut()))
 }

@@ -1,198 +1,230 @@
 package recent_test
 
 import (
-	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/test/kit"
 )
 
-// A record has what was known of the event, and is found by its id, its category and its outcome.
-func TestAnOutcomeIsRecorded(t *testing.T) {
+func TestARecordIsStoredWhole(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	until := time.Now().UTC().Add(time.Hour)
-	whole := recent.Outcome{
-		Time: time.Now().UTC(), EventID: "deploy-1", Category: "deploys.eu", Source: "ci", Outcome: outcome.Dropped, Reason: outcome.Muted, Detail: "d",
-		Limit: "10/30m", RetryAfter: 1.5, AtLeast: true, AboveLimit: true, Mute: "deploys.*", MutedUntil: &until, MutedBy: "me@host",
-		Channel: "C1", SlackTS: "1.2", Attempts: 3, Ambiguous: true, NoLetter: true, LetterSeq: 7, Subject: "notify.deploys.eu", StreamSeq: 17, Worker: "host-1",
+	want := outcome.Record{
+		Time: time.Now().UTC(), EventID: "deploy-1", Category: "deploys.eu", Source: "ci",
+		Outcome: outcome.Dropped, Reason: outcome.Muted, Detail: "d", Group: "deploys", Limit: "10/30m",
+		RetryAfter: 1.5, AtLeast: true, AboveLimit: true, Reserved: 2, Mute: "deploys.*",
+		MutedUntil: time.Now().UTC(), MutedBy: "me@host", MuteReason: "noise", Age: 5, MaxAge: 4,
+		Letter: new(bool), LetterSeq: 7, Channel: "C1", SlackTS: "1.2", Attempts: 3, Latency: 6.5,
+		Ambiguous: true, Found: true, Redelivered: true, Subject: "notify.deploys.eu", StreamSeq: 17,
 	}
-	b.add(whole)
-	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
-	b.add(outcomeOf("errors", outcome.Dead, outcome.Malformed, "e-2"))
-	all := b.eventually(t, recent.Filter{}, 3)
-	whole.Seq = 1
-	if diff := cmp.Diff(whole, all[2]); diff != "" {
+	b.add(want)
+	got := b.eventually(t, recent.Filter{}, 1)
+	want.Seq = 1
+	if diff := cmp.Diff([]outcome.Record{want}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
-	}
-	for filter, want := range map[recent.Filter]string{
-		{Category: "errors"}: "e-2 e-1", {Outcome: outcome.Sent}: "e-1", {EventID: "e-2"}: "e-2", {EventID: "e-"}: "", {EventID: "e-22"}: "",
-		{Category: "deploys", EventID: "deploy-1"}: "", {Limit: 2}: "e-2 e-1", {Since: time.Now().Add(time.Minute)}: "",
-		{Category: "errors", Since: time.Now().Add(-time.Hour)}: "e-2 e-1", {Category: "deploys.>"}: "",
-	} {
-		var ids []string
-		for _, o := range b.list(t, filter).Outcomes {
-			ids = append(ids, o.EventID)
-		}
-		if got := strings.Join(ids, " "); got != want {
-			t.Errorf("%+v selects %q, expected %q", filter, got, want)
-		}
 	}
 	stream, err := b.js.Stream(t.Context(), "NOTIFY_EVENTS")
 	kit.Check(t, err)
 	c := stream.CachedInfo().Config
-	if c.MaxAge != 24*time.Hour || c.MaxMsgsPerSubject != 1000 || c.MaxBytes != 64<<20 || c.Discard != jetstream.DiscardOld || c.Storage != jetstream.FileStorage {
-		t.Errorf("the stream: %+v", c)
+	if c.MaxAge != 24*time.Hour || c.MaxBytes != 64<<20 || c.Discard != jetstream.DiscardOld ||
+		c.Storage != jetstream.FileStorage || !c.AllowDirect || !slices.Equal(c.Subjects, []string{"notify-events.>"}) {
+		t.Errorf("%+v", c)
+	}
+	message, err := stream.GetMsg(t.Context(), 1)
+	kit.Check(t, err)
+	const hash = "244cf825d65c1c4e" // printf deploy-1 | sha256sum | cut -c 1-16
+	if want := "notify-events." + hash + ".deploys.eu"; message.Subject != want {
+		t.Errorf("subject %s, expected %s", message.Subject, want)
 	}
 }
 
-// Ten thousand outcomes of one category take no room from those of others, and all of them are accounted for.
+// TestTheLargestRecordFits: each character takes six bytes in JSON.
+func TestTheLargestRecordFits(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	long := strings.Repeat("<", 1000)
+	at := time.Now().UTC()
+	b.add(outcome.Record{
+		Time: at, EventID: long, Category: long, Source: long, Outcome: outcome.Dead, Reason: long, Detail: long, Group: long,
+		Limit: long, RetryAfter: 1e20 / 3, AtLeast: true, AboveLimit: true, Reserved: math.MaxInt, Mute: long, MutedUntil: at,
+		MutedBy: long, MuteReason: long, Age: 1e20 / 3, MaxAge: 1e20 / 3, Letter: new(bool), LetterSeq: math.MaxUint64,
+		Channel: long, SlackTS: long, Attempts: math.MaxInt, Latency: 1e20 / 3, Ambiguous: true, Found: true, Redelivered: true,
+		Subject: long, StreamSeq: math.MaxUint64, LeftOut: math.MaxUint64, Seq: math.MaxUint64,
+	})
+	b.eventually(t, recent.Filter{}, 1)
+}
+
+// TestAStormDisplacesNothing: ten thousand records of one kind take no room from another kind, and the next
+// record of that kind counts those left out.
 func TestAStormDisplacesNothing(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	const storm = 10_000
+	storm := make([]outcome.Record, 500)
+	kind := recent.Kind{Category: "noisy", Outcome: outcome.Dropped, Reason: outcome.Category}
 	for i := range storm {
-		b.add(outcomeOf("noisy", outcome.Dropped, outcome.Category, fmt.Sprint("n-", i)))
-		if i%1000 == 0 {
-			b.add(outcomeOf("rare", outcome.Dead, outcome.Malformed, fmt.Sprint("r-", i)))
-		}
+		storm[i] = record("noisy", outcome.Dropped, outcome.Category, fmt.Sprint("n-", i))
 	}
-	b.eventually(t, recent.Filter{Category: "rare"}, 10)
-	// the last of a storm is recorded when there is room, with the number of those before
-	kit.EventuallyNil(t, func() error {
-		noisy := b.list(t, recent.Filter{Category: "noisy", Limit: 1000}).Outcomes
-		total := uint64(len(noisy))
-		for _, o := range noisy {
-			total += o.LeftOut
-		}
-		if total != storm || noisy[0].EventID != "n-9999" {
-			return fmt.Errorf("%d of %d are accounted for in %d records, the last is %s", total, storm, len(noisy), noisy[0].EventID)
-		}
-		if recorded := storm - b.recorder.LeftOut(); recorded != uint64(len(noisy)) {
-			return fmt.Errorf("%d were left out as counted, %d recorded", b.recorder.LeftOut(), len(noisy))
-		}
-		return nil
+	made := 0
+	for i := range 20 {
+		b.recorder.Record(kind, len(storm), func(i int) outcome.Record {
+			made++
+			return storm[i]
+		})
+		b.add(record("rare", outcome.Dead, outcome.Malformed, fmt.Sprint("r-", i)))
+		b.add(record("noisy", outcome.Sent, "", fmt.Sprint("s-", i)))
+	}
+	b.eventually(t, recent.Filter{Category: "rare"}, 20)
+	b.eventually(t, recent.Filter{Category: "noisy", Outcome: outcome.Sent}, 20)
+	if made < recent.Burst || made > recent.Burst+2 {
+		t.Errorf("%d records made, expected %d", made, recent.Burst)
+	}
+	var last outcome.Record
+	kit.Eventually(t, "the next record counts the others", func() bool { // after five seconds
+		b.add(record("noisy", outcome.Dropped, outcome.Category, "later"))
+		records := b.list(t, recent.Filter{Category: "noisy", Outcome: outcome.Dropped, Limit: 1000}).Records
+		last = records[len(records)-1]
+		return last.EventID == "later" && last.LeftOut > 0
 	})
+	if least := uint64(20*500 - recent.Burst - 2); last.LeftOut < least || b.recorder.LeftOut() < least {
+		t.Errorf("%d left out before the next record, %d altogether; expected %d",
+			last.LeftOut, b.recorder.LeftOut(), least)
+	}
 }
 
-// An idle recorder sleeps. What is left out then wakes it, and is recorded when there is room, also while
-// others keep it busy.
-func TestWhatIsLeftOutWakesARecorder(t *testing.T) {
+// TestKindsAreBounded: publishers choose the names of categories. Kinds beyond the bound share a limit.
+func TestKindsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.add(outcomeOf("first", outcome.Sent, "", "f"))
-	b.eventually(t, recent.Filter{Category: "first"}, 1) // and now it has nothing to do
-	for i := range 30 {
-		b.add(outcomeOf("quiet", outcome.Sent, "", fmt.Sprint("q-", i)))
+	for i := range 5 * recent.MaxKinds {
+		b.add(record(fmt.Sprint("c-", i), outcome.Dropped, outcome.Global, "e"))
 	}
-	lastIs := func(category, id string) func() error {
-		return func() error {
-			found := b.list(t, recent.Filter{Category: category, Limit: 100}).Outcomes
-			if len(found) == 0 || found[0].EventID != id {
-				return fmt.Errorf("%d outcomes of %s, %v, expected the last one to be %s", len(found), category, found, id)
-			}
-			return nil
-		}
+	const recorded = recent.MaxKinds + recent.Burst
+	records := b.eventually(t, recent.Filter{Limit: 10_000}, recorded)
+	if last := records[len(records)-1].Category; last != fmt.Sprint("c-", recorded-1) {
+		t.Errorf("the last record is of %s", last)
 	}
-	kit.EventuallyNil(t, lastIs("quiet", "q-29"))
-	b.add(outcomeOf("quiet", outcome.Sent, "", "q-30")) // there is no room, and nothing else wakes it
-	kit.EventuallyNil(t, lastIs("quiet", "q-30"))
-
-	for i := range 30 {
-		b.add(outcomeOf("busy", outcome.Sent, "", fmt.Sprint("b-", i)))
+	if got := b.recorder.LeftOut(); got != 5*recent.MaxKinds-recorded {
+		t.Errorf("%d left out, expected %d", got, 5*recent.MaxKinds-recorded)
 	}
-	others, end := context.WithCancel(t.Context())
-	var recording sync.WaitGroup
-	recording.Go(func() {
-		for n := 0; wait.For(others, 20*time.Millisecond); n++ {
-			b.add(outcomeOf(fmt.Sprint("steady-", n%100), outcome.Sent, "", fmt.Sprint("s-", n)))
-		}
-	})
-	defer recording.Wait()
-	defer end()
-	kit.EventuallyNil(t, lastIs("busy", "b-29"))
 }
 
-// A server that is unavailable keeps nobody waiting, and what is recorded meanwhile is there afterwards.
-func TestARestartOfNATS(t *testing.T) {
+// TestNobodyWaitsForNATS: while the server is down, records are queued up to a bound and the rest is counted.
+func TestNobodyWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.add(outcomeOf("errors", outcome.Sent, "", "before"))
+	b.add(record("errors", outcome.Sent, "", "before"))
 	b.eventually(t, recent.Filter{}, 1)
 	b.server.Stop()
-	b.add(outcomeOf("errors", outcome.Sent, "", "meanwhile"))
 	begun := time.Now()
 	for i := range 100_000 {
-		b.add(outcomeOf(fmt.Sprint("c", i%5000), outcome.Dropped, outcome.Global, "x"))
+		b.add(record(fmt.Sprint("c-", i%200), outcome.Dropped, outcome.Global, "x"))
 	}
-	if took := time.Since(begun); took > 20*time.Second { // about 0.1 s on a quiet machine
-		t.Errorf("100,000 outcomes took %s", took)
+	if took := time.Since(begun); took > 20*time.Second { // about 0.1 s on an idle machine
+		t.Errorf("100,000 records took %s", took)
 	}
 	kit.Check(t, b.server.Start())
-	b.eventually(t, recent.Filter{EventID: "meanwhile", Category: "errors"}, 1)
-	if n := b.logs.Len(); n > 0 {
-		t.Errorf("%d lines are logged for a connection that others report: %v", n, b.logs.All())
-	}
-}
-
-// A record whose acknowledgement is lost with the connection is stored later, and the connection's loss is
-// logged elsewhere.
-func TestALostConnectionIsNotAFailure(t *testing.T) {
-	t.Parallel()
-	b := start(t)
-	kit.EventuallyNil(t, func() error { return b.js.DeleteStream(t.Context(), b.place.Stream) })
-	silent, err := nats.Connect(b.server.URL(), nats.NoReconnect())
-	kit.Check(t, err)
-	defer silent.Close()
-	published, err := silent.SubscribeSync("notify-events.>") // takes records and acknowledges none
-	kit.Check(t, err)
-	kit.Check(t, silent.Flush())
-	b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
-	_, err = published.NextMsg(kit.Patience)
-	kit.Check(t, err)
-	b.server.Stop()
-	kit.Check(t, b.server.Start())
-	b.eventually(t, recent.Filter{}, 1)
-	if n := b.logs.Len(); n > 0 {
+	kit.Eventually(t, "the queue is stored", func() bool {
+		page, err := b.reader.List(t.Context(), recent.Filter{Limit: 10_000})
+		return err == nil && uint64(len(page.Records))+b.recorder.LeftOut() == 100_001
+	})
+	if n := b.logs.FilterMessage("outcomes are not recorded").Len(); n > 1 {
 		t.Errorf("%d lines: %v", n, b.logs.All())
 	}
 }
 
-// A stream of that name which takes other subjects is left alone, and so is another stream that takes ours.
-func TestAnotherStreamIsInTheWay(t *testing.T) {
+// TestPermissionsComeAndGo: each change is logged once, and needs no restart.
+func TestPermissionsComeAndGo(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, reading)
+	b := &bench{place: place(t), js: kit.JetStream(t, g.as("all"))}
+	b.record(t, g.as("w"))
+	logged := func(message string, n int) {
+		t.Helper()
+		kit.Eventually(t, message, func() bool {
+			b.add(record(fmt.Sprint("c-", time.Now().UnixNano()%200), outcome.Sent, "", "e"))
+			return b.logs.FilterMessage(message).Len() == n
+		})
+	}
+	for i := range 2 {
+		logged("outcomes are not recorded", i+1)
+		line := fmt.Sprint(b.logs.FilterMessage("outcomes are not recorded").All()[i].ContextMap())
+		if !strings.Contains(line, "Permissions Violation for Publish to") || !strings.Contains(line, "docs/security.md") {
+			t.Error(line)
+		}
+		g.allow(t, append(writing, reading)...)
+		logged("outcomes are recorded again", i+1)
+		g.allow(t, reading)
+	}
+	b.readAs(t, g.as("all"))
+	if records := b.list(t, recent.Filter{}).Records; len(records) == 0 {
+		t.Error("nothing is recorded")
+	}
+}
+
+// TestADeniedRecorderIsQuiet: denied requests are repeated after pauses, however much there is to record.
+func TestADeniedRecorderIsQuiet(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, reading)
+	b := &bench{place: place(t), js: kit.JetStream(t, g.as("all"))}
+	begun := time.Now()
+	b.record(t, g.as("w"))
+	for i := range 100 {
+		b.add(record(fmt.Sprint("c-", i), outcome.Sent, "", "e"))
+	}
+	kit.Eventually(t, "the request is repeated", func() bool { return b.denials.Load() >= 10 })
+	if n, limit := b.denials.Load(), 2+time.Since(begun)/(20*time.Millisecond); n > int64(limit) {
+		t.Errorf("%d requests were denied in %s", n, time.Since(begun))
+	}
+	if n := b.logs.Len(); n != 1 {
+		t.Errorf("%d lines: %v", n, b.logs.All())
+	}
+}
+
+// TestPublishingIsEnough: a worker that may not create or look up the stream records if the stream exists.
+func TestPublishingIsEnough(t *testing.T) {
+	t.Parallel()
+	g := startGuarded(t, "notify-events.>")
+	b := &bench{place: place(t), js: kit.JetStream(t, g.as("all"))}
+	_, err := b.js.CreateStream(t.Context(), b.place.Config())
+	kit.Check(t, err)
+	b.record(t, g.as("w"))
+	b.readAs(t, g.as("all"))
+	b.add(record("errors", outcome.Sent, "", "e-1"))
+	b.eventually(t, recent.Filter{}, 1)
+	kit.Eventually(t, "it is logged", func() bool { // after the lookup was denied
+		return b.logs.FilterMessage("outcomes are recorded again").Len() == 1
+	})
+}
+
+// TestOtherStreamsAreLeftAlone: a stream of the same name with other subjects, and another stream with the same
+// subjects, get no records.
+func TestOtherStreamsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]jetstream.StreamConfig{
-		"of the name":  {Name: "NOTIFY_EVENTS", Subjects: []string{"other.>"}},
-		"of the topic": {Name: "OTHER", Subjects: []string{"notify-events.>"}},
+		"same name":     {Name: "NOTIFY_EVENTS", Subjects: []string{"other.>"}},
+		"same subjects": {Name: "OTHER", Subjects: []string{"notify-events.>"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := start(t)
-			kit.EventuallyNil(t, func() error { return b.js.DeleteStream(t.Context(), b.place.Stream) })
-			b.stop()
-			// with its last stream the server removes the store's directories, a moment later
-			kit.EventuallyNil(t, func() error {
-				_, err := b.js.CreateStream(t.Context(), config)
-				return err
-			})
+			b := startServer(t)
+			_, err := b.js.CreateStream(t.Context(), config)
+			kit.Check(t, err)
 			b.record(t, b.server.URL())
-			b.add(outcomeOf("errors", outcome.Sent, "", "e-1"))
-			kit.Eventually(t, "it is said", func() bool { return b.logs.FilterMessage("outcomes are not recorded").Len() > 0 })
-			kit.Eventually(t, "it is given up", func() bool { return b.recorder.LeftOut() == 1 })
+			b.add(record("errors", outcome.Sent, "", "e-1"))
+			kit.Eventually(t, "the record is given up", func() bool { return b.recorder.LeftOut() == 1 })
 			if n := b.logs.FilterMessage("outcomes are not recorded").Len(); n != 1 {
-				t.Errorf("it is said %d times", n)
+				t.Errorf("%d lines", n)
 			}
 			stream, err := b.js.Stream(t.Context(), config.Name)
 			kit.Check(t, err)
@@ -200,29 +232,33 @@ func TestAnotherStreamIsInTheWay(t *testing.T) {
 				t.Errorf("%d messages in that stream", n)
 			}
 			kit.Check(t, b.js.DeleteStream(t.Context(), config.Name))
-			b.add(outcomeOf("errors", outcome.Sent, "", "e-2"))
-			kit.Eventually(t, "it goes on without a restart", func() bool { return b.logs.FilterMessage("outcomes are recorded again").Len() == 1 })
-			if o := b.eventually(t, recent.Filter{}, 1)[0]; o.EventID != "e-2" || o.LeftOut != 1 {
-				t.Errorf("%+v, expected e-2 and that one was left out", o)
+			b.add(record("errors", outcome.Sent, "", "e-2"))
+			if r := b.eventually(t, recent.Filter{}, 1)[0]; r.EventID != "e-2" || r.LeftOut != 1 {
+				t.Errorf("%+v, expected e-2, with one left out", r)
+			}
+			if n := b.logs.FilterMessage("outcomes are recorded again").Len(); n != 1 {
+				t.Errorf("%d lines say that it goes on", n)
 			}
 		})
 	}
 }
 
-// What cannot be recorded at the end of a worker does not keep it.
-func TestTheEndOfAWorker(t *testing.T) {
+// TestAStoppingWorkerStoresItsQueue, but does not wait for a server that is down.
+func TestAStoppingWorkerStoresItsQueue(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	for i := range 10 {
-		b.add(outcomeOf("errors", outcome.Sent, "", fmt.Sprint(i)))
+	b.add(record("errors", outcome.Sent, "", "0"))
+	b.eventually(t, recent.Filter{}, 1) // the stream exists
+	for i := range 9 {
+		b.add(record("errors", outcome.Sent, "", fmt.Sprint(i+1)))
 	}
 	b.stop()
-	if n := len(b.list(t, recent.Filter{}).Outcomes); n != 10 {
-		t.Errorf("%d of 10 are recorded", n)
+	if got := ids(b.list(t, recent.Filter{}).Records); got != "0 1 2 3 4 5 6 7 8 9" {
+		t.Errorf("%s are recorded", got)
 	}
 	b.record(t, b.server.URL())
 	b.server.Stop()
-	b.add(outcomeOf("errors", outcome.Sent, "", "late"))
+	b.add(record("errors", outcome.Sent, "", "late"))
 	begun := time.Now()
 	b.stop()
 	if took := time.Since(begun); took > kit.Patience/2 || b.recorder.LeftOut() != 1 {
@@ -230,10 +266,30 @@ func TestTheEndOfAWorker(t *testing.T) {
 	}
 }
 
-// Outcomes have no place where workers would read them as events.
-func TestOutcomesAreNotEvents(t *testing.T) {
+func TestTheStreamFitsASmallAccount(t *testing.T) {
 	t.Parallel()
-	for subject, want := range map[string]bool{"notify.>": true, "notify.*": true, "*.errors.>": false, "alerts.*.x": true, ">": false, "*.*": false, "notify-events.>": false, "*.>": false} {
+	for size, want := range map[int]int64{10_000_000: 8 << 20, 1_500_000: recent.MinBytes} {
+		limits := fmt.Sprintf("max_bytes_required: true, disk_max_stream_bytes: %d", size)
+		url := kit.NATSWithAccount(t, limits).ClientURL()
+		b := &bench{place: place(t), js: kit.JetStream(t, url)}
+		b.record(t, url)
+		b.add(record("errors", outcome.Sent, "", "e-1"))
+		b.eventually(t, recent.Filter{}, 1)
+		stream, err := b.js.Stream(t.Context(), b.place.Stream)
+		kit.Check(t, err)
+		if got := stream.CachedInfo().Config.MaxBytes; got != want {
+			t.Errorf("%d bytes in an account with %d, expected %d", got, size, want)
+		}
+	}
+}
+
+// TestRecordsAreNoEvents: there is no place for records where workers would read them.
+func TestRecordsAreNoEvents(t *testing.T) {
+	t.Parallel()
+	for subject, want := range map[string]bool{
+		"notify.>": true, "notify.*": true, "alerts.*.x.y": true,
+		">": false, "*.*": false, "*.errors.>": false, "notify-events.>": false, "*.>": false,
+	} {
 		pattern, err := event.ParsePattern(subject)
 		kit.Check(t, err)
 		if _, err := recent.NewPlace("NOTIFY", pattern); (err == nil) != want {

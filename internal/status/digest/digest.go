@@ -1,171 +1,180 @@
+// Package digest posts a message about the events that were not sent, at most once in an interval:
+//
+//	Not sent in the last 30m: 412 events over a limit, 5 muted
+//	• errors: 380 (370 category limit, 10 global limit)
+//	• deploys: 32 (global limit)
+//	Muted: debug 5
+//
+// Intervals are periods of Redis's clock. The Reporters of package report count the drops of a period in one
+// hash. A few seconds after its end each replica tries to claim the period with SET NX, and the replica that
+// succeeds reads the hash and posts one message. A period without drops has no message.
+//
+// The digest is best effort. It takes its turn in the channel's pace and waits for pauses, for at most an
+// interval, but it retries nothing: a failure is one line in the log, which has a line for each dropped event
+// anyway. It takes no slot of the limits.
 package digest
 
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
-	"notifier/internal/status/stats"
-	"notifier/internal/steering"
+	"notifier/internal/status/report"
 	"notifier/internal/term"
 )
 
-// Bounds of the settings, and of waits.
-const (
-	MaxInterval = 24 * time.Hour // of Config.Interval
+// MaxInterval bounds Config.Interval.
+const MaxInterval = 24 * time.Hour
 
-	longestPoll = 30 * time.Second // between two checks for drops to report
-	// after the first failure; doubled with each further one, up to longestBackoff
-	firstBackoff   = time.Second
-	longestBackoff = 5 * time.Minute
-	callTimeout    = 2 * time.Second // for one call of Redis
+const (
+	maxPoll     = 30 * time.Second // between two readings of Redis's clock
+	maxSettle   = 3 * time.Second  // in which the last counts of a period arrive
+	callTimeout = 2 * time.Second  // of one call of Redis
+	leaseMargin = 2 * time.Second  // beyond the timeout of a post
+	minWait     = 100 * time.Millisecond
 )
 
-// Publisher makes one attempt to post a text in Slack's markup, or to replace the text of an earlier message.
-// Errors are *slackout.Error. slackout.Poster implements it.
+// Publisher posts a text in Slack's markup, in one attempt. Errors are *slackout.Error. slackout.Poster
+// implements it.
 type Publisher interface {
 	PostText(ctx context.Context, channel, text string) (slackout.Receipt, error)
-	UpdateText(ctx context.Context, channel, ts, text string) error
 }
 
-// Permits permits posts and learns how they ended. ratelimit.Limiter implements it.
+// Permits permits posts. ratelimit.Limiter implements it.
 type Permits interface {
 	Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error)
 	Answered(ctx context.Context, answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration, error)
 }
 
-// Config of a Digest.
+// Config configures a Digest.
 type Config struct {
 	Redis     redis.UniversalClient
-	Namespace string        // as for stats.NewReader
-	Interval  time.Duration // above 0, at most MaxInterval: at most one post in it, over all replicas
-	Channel   string        // the channel to post to; a webhook posts to its own
+	Namespace string        // as for ratelimit.New
+	Replica   string        // unique among the replicas
+	Interval  time.Duration // a millisecond to MaxInterval; equal to report.Config.Digest
+	Channel   string        // empty with a webhook
 	Publisher Publisher
 	Permits   Permits
-
-	// NextFree returns how long it takes until the global limit has room; 0: it has room. If it fails, the
-	// digest omits the time.
-	NextFree func(ctx context.Context) (time.Duration, error)
-
-	// Sources returns who has caused events in the last hour, see stats.Reader.Sources. nil, or if it fails: the
-	// digest names nobody.
-	Sources func(ctx context.Context) ([]stats.SourceSlot, error)
-
-	// InForce returns what operators have asked for: the digest names the mutes. nil: nothing.
-	InForce func() []steering.Order
-
-	Timeout time.Duration // for one attempt of the Publisher
-	// how long an attempt may take before its replica counts as dead; 0: twice Timeout plus 10 s
-	Lease time.Duration
-	Log   *zap.Logger
+	Timeout   time.Duration // of the post, above 0
+	Log       *zap.Logger
 }
 
-// Digest posts digests, in turn with those of other replicas. Run may be called by one goroutine only.
+// Digest posts the digests of one replica.
 type Digest struct {
 	config Config
-	store  *store
-	log    *zap.Logger
-	wait   time.Duration // firstBackoff
+	reader *report.Reader
+	settle time.Duration
+	tried  int64 // the last period that this replica tried to claim
 }
 
-// New returns a Digest, or an error that names the invalid setting. Redis is not called before Run.
+// New returns a Digest. An error names the invalid field.
 func New(config Config) (*Digest, error) {
-	keys, err := stats.NewKeys(config.Namespace)
+	reader, err := report.NewReader(config.Redis, config.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if config.Interval < time.Millisecond || config.Interval > MaxInterval {
-		return nil, fmt.Errorf(
-			"digest interval %s, expected 1ms to %s",
-			config.Interval,
-			term.ShortDuration(MaxInterval),
-		)
+		return nil, fmt.Errorf("digest interval %s, expected 1ms to %s", config.Interval,
+			term.ShortDuration(MaxInterval))
 	}
-	if config.Lease <= 0 {
-		config.Lease = 2*config.Timeout + 10*time.Second
-	}
-	store := newStore(config.Redis, keys, max(config.Interval, config.Lease))
-	return &Digest{config: config, store: store, log: config.Log, wait: firstBackoff}, nil
+	return &Digest{config: config, reader: reader, settle: min(maxSettle, config.Interval/2)}, nil
 }
 
-// Run posts until ctx ends. A post in progress is completed first, so that it is neither repeated nor
-// ambiguous: that takes at most the Timeout and a few seconds.
+// Run posts until ctx is done. It finishes a post that has begun, which takes at most the timeout and a few
+// seconds.
 func (d *Digest) Run(ctx context.Context) {
-	for {
-		wait := d.turn(ctx)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+	for ctx.Err() == nil {
+		if !wait.For(ctx, d.turn(ctx)) {
 			return
 		}
 	}
 }
 
-// poll is how long to wait if nothing else determines it.
-func (d *Digest) poll() time.Duration {
-	return min(longestPoll, max(d.config.Interval/4, time.Millisecond))
-}
-
-// turn makes an attempt if one is due and this replica gets the lease, and returns how long to wait before
-// the next turn. It has the lease for no longer than that takes: a replica that waits, for the interval or
-// for its turn in the channel's pace, holds up no other.
+// turn handles the last period if it has not yet, and returns the time until the next turn.
 func (d *Digest) turn(ctx context.Context) time.Duration {
-	token := rand.Text()
-	acquired, err := d.store.acquire(ctx, token, d.config.Lease)
-	if acquired || err != nil {
-		defer d.release(ctx, token)
-	}
-	wait := d.poll()
-	if acquired {
-		wait, err = d.withLease(ctx, token)
-	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	now, err := d.reader.Now(call)
+	cancel()
+	poll := min(maxPoll, max(d.config.Interval/4, time.Millisecond))
 	if err != nil {
-		if ctx.Err() == nil {
-			d.log.Warn("the digest waits for Redis", zap.Error(err))
+		return poll // the worker logs that Redis is unavailable
+	}
+	current := report.Period(now.Add(-d.settle), d.config.Interval)
+	ended := report.PeriodStart(current, d.config.Interval)
+	// A replica that starts long after the end leaves the period alone: it is no longer the last interval.
+	if current-1 != d.tried && now.Sub(ended) < max(d.config.Interval/2, 2*d.settle) {
+		d.tried = current - 1
+		if err := d.post(ctx, current-1, time.Now().Add(d.config.Interval)); err != nil && ctx.Err() == nil {
+			d.config.Log.Warn("the digest is not posted", zap.Error(err))
 		}
-		return d.poll()
+		return 0
 	}
-	return min(wait, longestPoll)
+	return min(poll, max(ended.Add(d.config.Interval+d.settle).Sub(now), time.Millisecond))
 }
 
-// release gives up the lease, also when ctx has ended. If that fails, the lease expires.
-func (d *Digest) release(ctx context.Context, token string) {
-	call, cancel := detached(ctx, callTimeout)
+var errNoTurn = errors.New("the channel was paused or had no room in its pace for an interval")
+
+// post posts the digest of a period if this replica is the first to claim it.
+func (d *Digest) post(ctx context.Context, period int64, deadline time.Time) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_ = d.store.release(call, token)
+	first, err := d.reader.ClaimDrops(call, d.config.Interval, period, d.config.Replica)
+	if err != nil || !first {
+		return err
+	}
+	drops, err := d.reader.Drops(call, d.config.Interval, period)
+	if err != nil || len(drops) == 0 {
+		return err
+	}
+	name := "digest-" + rand.Text()
+	if err := d.wait(ctx, name, deadline); err != nil {
+		return err
+	}
+	detached := context.WithoutCancel(ctx) // the permit is taken
+	call, cancel = context.WithTimeout(detached, d.config.Timeout)
+	defer cancel()
+	_, err = d.config.Publisher.PostText(call, d.config.Channel, text(d.config.Interval, drops))
+	return errors.Join(err, d.record(detached, name, err))
 }
 
-// withLease does what is due, and returns how long to wait before the next turn.
-func (d *Digest) withLease(ctx context.Context, token string) (time.Duration, error) {
-	read, err := d.store.read(ctx)
-	if err != nil {
-		return 0, err
+// wait waits for a permit to post. It takes the channel's next slot, before the events that wait for one.
+func (d *Digest) wait(ctx context.Context, name string, deadline time.Time) error {
+	for {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		permit, err := d.config.Permits.Begin(call, ratelimit.Post{
+			Channel: d.config.Channel, Name: name, Longest: d.config.Timeout + leaseMargin, First: true,
+		})
+		cancel()
+		if err != nil || permit.Status == ratelimit.Granted {
+			return err
+		}
+		length := max(permit.Wait, minWait)
+		if time.Now().Add(length).After(deadline) {
+			return errNoTurn
+		}
+		if !wait.For(ctx, length) {
+			return ctx.Err()
+		}
 	}
-	a := attempt{snapshot: read, token: token}
-	if a.died {
-		d.logAmbiguous(a.doubtful, "a replica died while it was posting the digest")
-		left := a.copied.Add(d.config.Interval).Sub(a.now)
-		d.finish(ctx, a, result{reported: true, wait: max(left, 0), message: a.message})
-		return d.poll(), nil
+}
+
+// record records the result of the post, because other posts wait for it. After a 429 all replicas pause.
+func (d *Digest) record(ctx context.Context, name string, result error) error {
+	answer := ratelimit.Answer{Channel: d.config.Channel, Name: name, Posted: result == nil}
+	var failure *slackout.Error
+	if errors.As(result, &failure) && failure.Class == slackout.RetryAfter {
+		answer.RetryAfter = max(failure.RetryAfter, time.Second)
 	}
-	if len(a.fields) == 0 {
-		return d.poll(), nil
-	}
-	if wait := d.store.wait(read, d.config.Interval); wait > 0 {
-		return max(wait, time.Millisecond), nil
-	}
-	post := ratelimit.Post{Channel: d.config.Channel, Name: a.post, Longest: d.config.Lease, First: true}
-	permit, err := d.config.Permits.Begin(ctx, post)
-	if err != nil || permit.Wait > 0 {
-		return permit.Wait, err
-	}
-	return d.report(ctx, a), nil
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, _, err := d.config.Permits.Answered(call, answer)
+	return err
 }

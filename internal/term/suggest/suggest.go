@@ -1,5 +1,4 @@
-// Package suggest finds the known word that somebody most likely meant by an unknown one: a command, a
-// setting, a category.
+// Package suggest finds the known word nearest to an unknown one: a command, a setting, a category.
 package suggest
 
 import (
@@ -9,8 +8,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// longest is how many bytes of a word are compared. The time grows with the product of two lengths, and what
-// is typed by hand is shorter than this.
+// longest bounds the compared bytes of a word. The time grows with the product of two lengths, and words
+// typed by hand are shorter.
 const longest = 128
 
 // Nearest is the known word that differs the least from word, where it differs by so few characters that it
@@ -19,7 +18,7 @@ const longest = 128
 // counts. Nothing is near an empty word, or one of more than 128 bytes.
 func Nearest(word string, known []string) (string, bool) { return nearest(word, known, allowed) }
 
-// Within is Nearest for words that differ by at most so many characters.
+// Within is like Nearest, for words that differ by up to most characters.
 func Within(word string, known []string, most int) (string, bool) {
 	return nearest(word, known, func(_, _ string) int { return most })
 }
@@ -37,7 +36,7 @@ func nearest(word string, known []string, allowed func(a, b string) int) (string
 		lower := strings.ToLower(candidate)
 		most := allowed(word, lower)
 		if lengths := utf8.RuneCountInString(word) - utf8.RuneCountInString(lower); max(lengths, -lengths) > most {
-			continue // by so many characters they differ at least
+			continue // lower bound of the difference
 		}
 		if distance := levenshtein.ComputeDistance(word, lower); distance <= most && distance < least {
 			found, least = candidate, distance

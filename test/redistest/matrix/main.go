@@ -3,8 +3,8 @@
 //
 //	go run ./test/redistest/matrix [KIND...]
 //
-// A KIND is a value of NOTIFIER_TEST_REDIS; see package redistest. Without one all of them are run. What
-// cannot run here is in the table with the reason. It exits with 1 if a test fails.
+// A KIND is a value of NOTIFIER_TEST_REDIS; see package redistest. The default is every kind. The table lists
+// a kind that cannot run here with the reason. The command exits with 1 if a test fails.
 package main
 
 import (
@@ -116,7 +116,7 @@ func output(command ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// result is what became of the tests; a subtest is counted with its test.
+// result counts tests by result; a subtest is counted with its test.
 type result struct {
 	passed, failed, skipped int
 	broken                  bool // go test itself has failed, whatever the tests report

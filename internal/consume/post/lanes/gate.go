@@ -6,60 +6,60 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// gate lets posts through while Slack takes them. A failure closes it temporarily: for the time that Slack
-// asks for, or for an exponential backoff with jitter. Then a single post goes through as a probe, and the
-// others follow when it succeeds; so an outage costs Slack one request at a time from each replica, not one
-// per event. Guarded by Lanes.mu.
+// gate lets posts through while Slack takes them. A failure closes it: for as long as Slack says, or for an
+// exponential backoff with jitter. Then one post goes through as a probe, and the others follow if it
+// succeeds. So an outage costs Slack one request at a time from each replica. Lanes.mu guards it.
 type gate struct {
-	open    bool
-	until   time.Time // closed until then
-	probing bool      // a probe is under way
-	closing int       // counts closings, so that posts which failed together count as one failure
-	backoff *backoff.ExponentialBackOff
+	open     bool
+	until    time.Time // closed until then
+	probing  bool      // a probe is under way
+	closings ticket    // posts that failed together count as one failure
+	backoff  *backoff.ExponentialBackOff
 }
 
 // Backoff bounds how long a gate stays closed after failures.
 type Backoff struct {
-	First   time.Duration
-	Longest time.Duration
-	// LongestUnexplained is for failures that may be the event's own: one that fails again and again must not
-	// keep the others of its channel waiting.
-	LongestUnexplained time.Duration
+	First time.Duration
+	Max   time.Duration
+	// MaxUnexplained bounds it after failures that the event itself may have caused: one that fails again and
+	// again must not hold up its channel.
+	MaxUnexplained time.Duration
 }
 
 func newGate(bounds Backoff) *gate {
 	return &gate{open: true, backoff: &backoff.ExponentialBackOff{
-		InitialInterval: bounds.First, RandomizationFactor: 0.3, Multiplier: 2, MaxInterval: bounds.Longest,
+		InitialInterval: bounds.First, RandomizationFactor: 0.3, Multiplier: 2, MaxInterval: bounds.Max,
 	}}
 }
 
-// ticket is a post's permission to go through the gate: gate.closing when it was given.
+// ticket admits one post. It holds gate.closings at that time.
 type ticket int
 
-// wait is how long a post has to wait; longestWait while a probe is under way, whose end is announced; 0: it
-// may enter.
-func (g *gate) wait(now time.Time) time.Duration {
-	switch left := g.until.Sub(now); {
-	case g.open:
-		return 0
-	case left > 0:
-		return left
-	case g.probing:
-		return longestWait
+// opens returns when posts, or a probe, may go through. It is in the past for an open gate.
+func (g *gate) opens() time.Time {
+	if g.open {
+		return time.Time{}
 	}
-	return 0
+	return g.until
 }
 
-// enter gives a ticket where wait is 0. In a closed gate the post is the probe.
+// wait returns how long a post has to wait, for a time or, while a probe is under way, unscheduled.
+func (g *gate) wait(now time.Time) time.Duration {
+	if !g.open && g.probing {
+		return unscheduled
+	}
+	return max(0, g.opens().Sub(now))
+}
+
+// enter admits a post after wait returned zero. If the gate is closed, the post is the probe.
 func (g *gate) enter() ticket {
 	g.probing = !g.open
-	return ticket(g.closing)
+	return g.closings
 }
 
-// succeeded opens the gate, and reports whether that post proves that Slack takes posts: one from before the
-// gate closed does not.
+// succeeded opens the gate. It returns false for a post from before the gate last closed.
 func (g *gate) succeeded(t ticket) bool {
-	if int(t) != g.closing {
+	if t != g.closings {
 		return false
 	}
 	g.open, g.probing = true, false
@@ -67,19 +67,18 @@ func (g *gate) succeeded(t ticket) bool {
 	return true
 }
 
-// failed closes the gate for atLeast or longer, and returns for how long it is closed now.
-func (g *gate) failed(t ticket, now time.Time, atLeast, longest time.Duration) time.Duration {
-	if int(t) == g.closing {
-		atLeast = max(atLeast, min(longest, g.backoff.NextBackOff()))
+// failed closes the gate for atLeast, or for the next backoff if that is longer, but not longer than limit.
+func (g *gate) failed(t ticket, now time.Time, atLeast, limit time.Duration) {
+	if t == g.closings {
+		atLeast = max(atLeast, min(limit, g.backoff.NextBackOff()))
 	}
 	g.closeFor(t, now, atLeast)
-	return g.until.Sub(now)
 }
 
-// closeFor closes the gate for at least d without counting a failure: another replica was asked to wait.
+// closeFor closes the gate for d and counts no failure.
 func (g *gate) closeFor(t ticket, now time.Time, d time.Duration) {
-	if int(t) == g.closing {
-		g.closing++
+	if t == g.closings {
+		g.closings++
 		g.open, g.probing = false, false
 	}
 	if until := now.Add(d); until.After(g.until) {
@@ -87,14 +86,9 @@ func (g *gate) closeFor(t ticket, now time.Time, d time.Duration) {
 	}
 }
 
-// release is for a post that has proved nothing. If it was the probe, another post may be.
+// release ends a turn that proved nothing. If it was the probe, another post may be.
 func (g *gate) release(t ticket) {
-	if int(t) == g.closing {
+	if t == g.closings {
 		g.probing = false
 	}
-}
-
-// closed reports whether posts have to wait for more than a probe to begin.
-func (g *gate) closed(now time.Time) bool {
-	return !g.open && (g.probing || now.Before(g.until))
 }

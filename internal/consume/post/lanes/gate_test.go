@@ -1,75 +1,53 @@
 package lanes
 
 import (
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-var backoffs = Backoff{First: 500 * time.Millisecond, Longest: time.Minute, LongestUnexplained: 5 * time.Second}
+var backoffs = Backoff{First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second}
 
-// about reports whether a backoff is what is expected of it, with its jitter of 30 %.
+// about reports whether a backoff is as expected, within its jitter of 30 %.
 func about(got, want time.Duration) bool { return got >= want*7/10 && got <= want*13/10 }
 
-// failNext fails the next post, and returns for how long the channel's gate is closed then.
-func failNext(t *testing.T, l *Lanes[string], atLeast time.Duration) time.Duration {
+// failNext fails the next post and returns how long the channel's gate stays closed.
+func failNext(t *testing.T, l *Lanes[string], r Result) time.Duration {
 	t.Helper()
 	turn := next(t, l)
-	defer turn.Return(0)
-	return turn.ChannelFailed(atLeast, true)
+	turn.Finish(r)
+	return time.Until(turn.lane.gate.opens())
 }
 
-func TestAFailureClosesTheLaneUntilAProbePasses(t *testing.T) {
+func TestFailureClosesTheLaneUntilAProbePasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 20)
-		closed := failNext(t, l, 0)
+		l := newLanes()
+		add(l, "a", 2)
+		closed := failNext(t, l, Result{Signal: ChannelLimited})
 		if !about(closed, backoffs.First) {
 			t.Errorf("closed for %s, expected about %s", closed, backoffs.First)
 		}
-		if nextNow(l) != nil {
-			t.Error("a post gets through a closed gate")
-		}
-		began := time.Now()
-		probe := next(t, l)
-		if waited := time.Since(began); waited != closed {
-			t.Errorf("the probe waited %s, expected %s", waited, closed)
-		}
-		var through atomic.Int32
-		for range 7 {
-			go func() {
-				if _, err := l.Next(t.Context()); err == nil {
-					through.Add(1)
-				}
-			}()
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if through.Load() != 0 {
-			t.Errorf("%d posts went beside the probe", through.Load())
-		}
-		if proof := probe.Succeeded(true); !proof.Channel {
+		probe := expectNext(t, l, "a0", closed)
+		if proof := probe.Finish(Result{Signal: Posted, Done: true}); !proof.Channel {
 			t.Error("the probe proves nothing")
 		}
-		synctest.Wait()
-		if through.Load() != 7 {
-			t.Errorf("%d posts went after the probe, expected all 7", through.Load())
-		}
+		expect(t, "after the probe", drain(l), "a1")
 	})
 }
 
-func TestPostsThatFailTogetherAreOneFailure(t *testing.T) {
+// Posts in several lanes that fail together because of the workspace count as one failure.
+func TestParallelFailuresCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 4)
+		l := newLanes()
+		for _, channel := range []string{"a", "b", "c", "d"} {
+			add(l, channel, 1)
+		}
 		_, turns := available(l)
 		for _, turn := range turns {
-			turn.ChannelFailed(0, true)
-			turn.Return(0)
+			turn.Finish(Result{Signal: WorkspaceFailing})
 		}
-		// the probe: the second failure, not the fifth
-		if closed := failNext(t, l, 0); !about(closed, 2*backoffs.First) {
+		next(t, l).Finish(Result{Signal: WorkspaceFailing})
+		if closed := time.Until(l.workspace.until); !about(closed, 2*backoffs.First) {
 			t.Errorf("closed for %s after the second failure, expected about %s", closed, 2*backoffs.First)
 		}
 	})
@@ -77,96 +55,81 @@ func TestPostsThatFailTogetherAreOneFailure(t *testing.T) {
 
 func TestBackoffGrowsAndResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		add(l, "a", 2)
 		longest := time.Duration(0)
 		for range 20 {
-			longest = max(longest, failNext(t, l, 0))
+			longest = max(longest, failNext(t, l, Result{Signal: ChannelLimited}))
 		}
-		if longest < backoffs.Longest*7/10 || longest > backoffs.Longest {
-			t.Errorf("the longest wait was %s, expected nearly or just %s", longest, backoffs.Longest)
+		if longest < backoffs.Max*7/10 || longest > backoffs.Max {
+			t.Errorf("the longest wait was %s, expected nearly or just %s", longest, backoffs.Max)
 		}
-		turn := next(t, l)
-		turn.Succeeded(true)
-		turn.Done()
-		if closed := failNext(t, l, 0); !about(closed, backoffs.First) {
+		next(t, l).Finish(Result{Signal: Posted, Done: true})
+		if closed := failNext(t, l, Result{Signal: ChannelLimited}); !about(closed, backoffs.First) {
 			t.Errorf("closed for %s after a success, expected about %s", closed, backoffs.First)
 		}
 	})
 }
 
-// A failure that may be the event's own must not keep the others of its channel waiting for long.
+// The failure may be the fault of the event, so the channel is delayed only briefly.
 func TestUnexplainedFailuresCloseBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		add(l, "a", 1)
 		for range 20 {
-			turn := next(t, l)
-			if closed := turn.ChannelFailed(0, false); closed > backoffs.LongestUnexplained {
-				t.Errorf("closed for %s, expected at most %s", closed, backoffs.LongestUnexplained)
+			if closed := failNext(t, l, Result{Signal: ChannelFailing}); closed > backoffs.MaxUnexplained {
+				t.Errorf("closed for %s, expected at most %s", closed, backoffs.MaxUnexplained)
 			}
-			turn.Return(0)
 		}
 	})
 }
 
-func TestALaneIsClosedAsLongAsSlackAsks(t *testing.T) {
+func TestRetryAfterClosesTheLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 2)
-		first, second := next(t, l), next(t, l)
-		if closed := first.ChannelFailed(10*time.Minute, true); closed != 10*time.Minute {
-			t.Errorf("closed for %s, expected 10m", closed)
-		}
-		if closed := second.ChannelFailed(time.Minute, true); closed != 10*time.Minute {
-			t.Errorf("closed for %s, expected the longer of both, 10m", closed)
-		}
-		first.Return(0)
-		began := time.Now()
-		if next(t, l); time.Since(began) != 10*time.Minute {
-			t.Errorf("the probe waited %s, expected 10m", time.Since(began))
-		}
+		l := newLanes()
+		add(l, "a", 1)
+		next(t, l).Finish(Result{Signal: ChannelLimited, AtLeast: 10 * time.Minute})
+		expectNext(t, l, "a0", 10*time.Minute)
 	})
 }
 
-// The answer to a post from before the gate closed proves nothing.
-func TestALateAnswerOpensNothing(t *testing.T) {
-	l := newLanes(8)
-	add(l, "a", 3)
+// A post that began before the gate closed proves nothing.
+func TestLateSuccessOpensNothing(t *testing.T) {
+	l := newLanes()
+	add(l, "a", 1)
+	add(l, "b", 1)
 	first, second := next(t, l), next(t, l)
-	first.WorkspaceFailed(time.Hour)
-	if proof := second.Succeeded(true); proof.Workspace || !proof.Channel || !l.Closed() {
+	first.Finish(Result{Signal: WorkspaceFailing, AtLeast: time.Hour})
+	if proof := second.Finish(Result{Signal: Posted, Done: true}); proof.Workspace || !proof.Channel || !l.Paused() {
 		t.Error("a late answer opened the gate")
 	}
 }
 
-// Slack has asked another replica to pause, so this one has not failed.
-func TestAPauseOfAnotherReplicaIsNotAFailure(t *testing.T) {
+// Slack paused another replica, so this one has not failed.
+func TestPauseOfAnotherReplicaIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		add(l, "a", 1)
 		for range 10 {
-			turn := next(t, l)
-			turn.PauseChannel(time.Minute)
-			turn.Return(0)
+			next(t, l).Finish(Result{Signal: ChannelPaused, AtLeast: time.Minute})
 		}
-		if closed := failNext(t, l, 0); !about(closed, backoffs.First) {
+		if closed := failNext(t, l, Result{Signal: ChannelLimited}); !about(closed, backoffs.First) {
 			t.Errorf("closed for %s after pauses and one failure, expected about %s", closed, backoffs.First)
 		}
 	})
 }
 
-// A turn without a post leaves the gate as it is; if it was to be the probe, the next one may be.
-func TestATurnWithoutAPostChangesNothing(t *testing.T) {
+// A turn without a post leaves the gates as they are. If it was the probe, the next turn becomes the probe.
+func TestTurnWithoutAPostProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 2)
-		next(t, l).Return(0)
-		failNext(t, l, time.Minute)
-		next(t, l).Return(0)
+		l := newLanes()
+		add(l, "a", 1)
+		add(l, "b", 1)
+		next(t, l).Finish(Result{Signal: WorkspaceFailing, AtLeast: time.Minute})
+		next(t, l).Finish(Result{})
 		probe := nextNow(l)
 		if probe == nil {
-			t.Fatal("no other probe goes at once")
+			t.Fatal("no other probe begins at once")
 		}
 		if nextNow(l) != nil {
 			t.Error("two probes are under way")
@@ -174,34 +137,12 @@ func TestATurnWithoutAPostChangesNothing(t *testing.T) {
 	})
 }
 
-// The first report of a turn counts: what is deferred after the end of a post must not undo it.
-func TestATurnReportsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
-		add(l, "a", 3)
-		failNext(t, l, time.Minute)
-		probe := next(t, l)
-		probe.PauseChannel(time.Minute)
-		if proof := probe.Succeeded(true); proof.Channel || probe.ChannelFailed(time.Hour, true) != 0 {
-			t.Error("a turn reports a second end")
-		}
-		probe.Return(0)
-		if nextNow(l) != nil {
-			t.Error("the end of a turn has opened the gate")
-		}
-	})
-}
-
-// Slack refused this post because of the workspace, as Redis finds out after the channel's gate is closed.
-func TestWorkspacePauseAfterAnotherReport(t *testing.T) {
-	l := newLanes(8)
+func TestWorkspacePauseHoldsEveryLane(t *testing.T) {
+	l := newLanes()
 	add(l, "a", 1)
-	turn := next(t, l)
-	turn.ChannelFailed(time.Minute, true)
-	turn.PauseWorkspace(time.Minute)
-	turn.Return(0)
 	add(l, "b", 1)
-	if nextNow(l) != nil || !l.Closed() {
-		t.Error("another channel's post goes out while the workspace pauses")
+	next(t, l).Finish(Result{Signal: WorkspacePaused, AtLeast: time.Minute})
+	if nextNow(l) != nil || !l.Paused() {
+		t.Error("another channel's post begins while the workspace pauses")
 	}
 }

@@ -1,81 +1,58 @@
+// Package lanes decides which event a worker posts next.
+//
+// Each Slack channel has a lane: a queue with a gate, a pace, and at most one post in flight. One post at a
+// time keeps a channel's messages in order, and it is fast enough, because Slack takes about one message a
+// second and channel. A gate above all lanes stands for the workspace. So a channel that fails, or has more
+// to post than its pace allows, delays its own events and no others.
+//
+// The package only schedules. It knows neither Slack nor Redis; its caller reports how each turn ended.
 package lanes
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
-// ErrClosed is what Next returns when Close was called and every item is done.
+// ErrClosed is returned by Next after Close, once every item is done.
 var ErrClosed = errors.New("no more posts")
 
-// Lanes gives the items of all lanes their turns, one after the other. It is safe for concurrent use.
+// Lanes holds items in one lane for each channel, and gives them their turns. It is safe for concurrent use.
 type Lanes[T any] struct {
-	concurrency int
-	most        Size // of all lanes together, while some are slow; see TakeExcess
-	backoff     Backoff
+	room    Size
+	backoff Backoff
 
 	mu        sync.Mutex
-	changed   chan struct{} // closed and replaced whenever a waiting Next should look again
+	changed   chan struct{} // closed and replaced to make every waiting Next look again
 	workspace *gate
 	byChannel map[string]*lane[T]
-	order     []*lane[T] // the lane whose turn was longest ago comes first
-	heldUntil time.Time  // no turn before then
+	order     []*lane[T] // in the order of their first items
+	heldUntil time.Time  // no turn begins before
 	closed    bool
-	running   int  // turns that have not ended
-	held      Size // of all lanes together
+	held      Size // by all lanes
+	added     uint64
 }
 
-// Item is something to be posted.
+// Item is one event to be posted.
 type Item[T any] struct {
 	Value T
-	Bytes int64     // the memory that it needs
-	Since time.Time // since when it waits, for State.Oldest
+	Bytes int64     // its memory
+	Since time.Time // orders the items of a lane
 }
 
-// Size is a number of items, and the memory that they need in bytes.
+// Size counts items and their memory in bytes.
 type Size struct {
 	Items int
 	Bytes int64
 }
 
-// within reports whether it is no more than the bound.
-func (s Size) within(bound Size) bool { return s.Items <= bound.Items && s.Bytes <= bound.Bytes }
-
-// lane is one channel's queue and state. Guarded by Lanes.mu.
-type lane[T any] struct {
-	channel   string
-	gate      *gate
-	entries   map[*entry[T]]struct{} // all of them
-	ready     *list.List             // of *entry[T], in the order in which they were added
-	waiting   []*entry[T]            // for the end of their delay
-	running   int                    // turns that have not ended
-	notBefore time.Time              // the pace has no room before then
-	held      Size
-	parked    []parkedItems
-	tally     Tally
-}
-
-// entry is one item in a lane.
-type entry[T any] struct {
-	Item[T]
-	added time.Time
-	at    time.Time // delayed until then, once or more; zero: never
-	tried bool      // it has had a turn
-}
-
-// delayed reports whether the item has had to wait alone.
-func (e *entry[T]) delayed() bool { return !e.at.IsZero() }
-
-// New makes the lanes of a worker that makes up to concurrency posts at once, 1 or more. most is how much the
-// lanes may hold while some are slow. channels are those known from the start; others get a lane with their
-// first item.
-func New[T any](concurrency int, most Size, bounds Backoff, channels ...string) *Lanes[T] {
+// New makes lanes that share room. channels get their lanes at once; any other gets one with its first item.
+func New[T any](room Size, bounds Backoff, channels ...string) *Lanes[T] {
 	l := &Lanes[T]{
-		concurrency: concurrency, most: most, backoff: bounds,
+		room: room, backoff: bounds,
 		changed: make(chan struct{}), workspace: newGate(bounds), byChannel: map[string]*lane[T]{},
 	}
 	for _, channel := range channels {
@@ -84,54 +61,103 @@ func New[T any](concurrency int, most Size, bounds Backoff, channels ...string) 
 	return l
 }
 
-// lane returns the channel's lane; mu is held, or l is not shared yet.
+// lane returns the channel's lane. mu is held, or l is not shared yet.
 func (l *Lanes[T]) lane(channel string) *lane[T] {
 	known := l.byChannel[channel]
 	if known == nil {
-		known = &lane[T]{
-			channel: channel, gate: newGate(l.backoff),
-			ready: list.New(), entries: map[*entry[T]]struct{}{},
-		}
+		known = &lane[T]{channel: channel, gate: newGate(l.backoff)}
 		l.byChannel[channel] = known
 		l.order = append(l.order, known)
 	}
 	return known
 }
 
-// Add queues an item in its channel's lane.
+// Add queues an item, whatever the lane holds; see Surplus.
 func (l *Lanes[T]) Add(channel string, item Item[T]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.add(l.lane(channel), item)
-}
-
-func (l *Lanes[T]) add(ln *lane[T], item Item[T]) {
-	e := &entry[T]{Item: item, added: time.Now()}
-	if ln.firstFresh() != nil {
-		ln.ready.PushBack(e)
-	} else {
-		ln.ready.PushFront(e) // before what has failed: that must not be the lane's only probe
+	queue, now := l.lane(channel), time.Now()
+	if queue.held.Items == 0 {
+		queue.busySince = now
 	}
-	ln.entries[e] = struct{}{}
-	l.count(ln, 1, item.Bytes)
+	l.added++
+	queue.insert(&entry[T]{item: item, number: l.added, added: now})
+	l.count(queue, 1, item.Bytes)
 	l.announce()
 }
 
-// remove forgets an item that is done; mu is held.
-func (l *Lanes[T]) remove(ln *lane[T], e *entry[T]) {
-	delete(ln.entries, e)
-	l.count(ln, -1, -e.Bytes)
-}
-
-func (l *Lanes[T]) count(ln *lane[T], items int, bytes int64) {
-	for _, held := range []*Size{&ln.held, &l.held} {
+// count counts items that come to a lane or leave it. mu is held.
+func (l *Lanes[T]) count(queue *lane[T], items int, bytes int64) {
+	for _, held := range []*Size{&queue.held, &l.held} {
 		held.Items += items
 		held.Bytes += bytes
 	}
 }
 
-// Next waits for an item that may be posted now. Every turn has to be ended, with Done or Return. The error
-// is ctx's, or ErrClosed.
+// A lane is slow if its queue takes slowDrain or more. A wait that is shorter than stallTime says nothing about the
+// turns after it: the first one opens a connection.
+const (
+	slowDrain = 30 * time.Second
+	stallTime = time.Second
+)
+
+// Surplus removes and returns the youngest item of a lane that holds more than its share. It returns no item that
+// had a turn: whoever gets it next would not know how that ended.
+func (l *Lanes[T]) Surplus(channel string) (youngest Item[T], found bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queue := l.lane(channel)
+	if !l.exceedsShare(queue) {
+		return youngest, false
+	}
+	for i, e := range slices.Backward(queue.fresh) {
+		if !e.tried {
+			queue.fresh = slices.Delete(queue.fresh, i, i+1)
+			l.count(queue, -1, -e.item.Bytes)
+			return e.item, true
+		}
+	}
+	return youngest, false
+}
+
+// exceedsShare reports whether a lane holds more than it may. A slow lane may hold as much as all lanes together
+// leave free: one slow channel fills half of the room, and with every further one the rest is still shared. A
+// lane that is not slow may use all the room, because an item that goes elsewhere loses its place in the order. A
+// single item never exceeds the share. mu is held.
+func (l *Lanes[T]) exceedsShare(queue *lane[T]) bool {
+	free := Size{Items: l.room.Items - l.held.Items, Bytes: l.room.Bytes - l.held.Bytes}
+	switch {
+	case queue.held.Items <= 1:
+		return false
+	case free.Items < 0 || free.Bytes < 0:
+		return true
+	case queue.held.Items <= free.Items && queue.held.Bytes <= free.Bytes:
+		return false
+	}
+	return queue.drainTime() >= slowDrain
+}
+
+// DrainTime estimates how long a lane takes for everything that it holds, by the pace of its last turns. A lane
+// that is closed or waits for Slack gets slower with each moment.
+func (l *Lanes[T]) DrainTime(channel string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lane(channel).drainTime()
+}
+
+// drainTime is Lanes.DrainTime. Lanes.mu is held.
+func (ln *lane[T]) drainTime() time.Duration {
+	perItem := ln.interval
+	idle := time.Since(ln.busySince)
+	closed := max(time.Until(ln.notBefore), time.Until(ln.gate.opens()))
+	if wait := max(idle, closed); wait >= stallTime {
+		perItem = max(perItem, wait)
+	}
+	return perItem * time.Duration(ln.held.Items)
+}
+
+// Next waits for an item that may be posted now. The caller ends the turn with Finish. Next returns ctx's
+// error, or ErrClosed.
 func (l *Lanes[T]) Next(ctx context.Context) (*Turn[T], error) {
 	for ctx.Err() == nil {
 		turn, wait, changed := l.tryNext(time.Now())
@@ -152,11 +178,11 @@ func (l *Lanes[T]) Next(ctx context.Context) (*Turn[T], error) {
 	return nil, ctx.Err()
 }
 
-// longestWait is the wait for what is announced by a change.
-const longestWait = time.Hour
+// unscheduled is the wait for an event that a change announces, not a time.
+const unscheduled = time.Hour
 
-// tryNext gives a turn, or how long to wait and what ends the wait early. Without a turn and without a change
-// there is nothing more to do.
+// tryNext begins a turn, or returns how long to wait and the channel that ends the wait early. It returns
+// neither if there is nothing more to do. The lane that has waited longest for its turn comes first.
 func (l *Lanes[T]) tryNext(now time.Time) (*Turn[T], time.Duration, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,101 +195,33 @@ func (l *Lanes[T]) tryNext(now time.Time) (*Turn[T], time.Duration, <-chan struc
 	if wait := l.workspace.wait(now); wait > 0 {
 		return nil, wait, l.changed
 	}
-	shortest := longestWait
-	for i, ln := range l.order {
-		wait := ln.wait(now, l.share(ln))
-		if wait == 0 {
-			l.order = append(slices.Delete(l.order, i, i+1), ln)
-			return l.begin(ln), 0, nil
+	var first *lane[T]
+	var since time.Time
+	for _, candidate := range l.order {
+		ready, ok := candidate.readySince()
+		if ok && (first == nil || ready.Before(since)) {
+			first, since = candidate, ready
 		}
-		shortest = min(shortest, wait)
 	}
-	return nil, shortest, l.changed
-}
-
-// share is how many posts of one lane may be in flight: half of what the others leave, so that lanes whose
-// posts take long leave something to the next one; everything where there is only one lane.
-func (l *Lanes[T]) share(ln *lane[T]) int {
-	if len(l.order) == 1 {
-		return l.concurrency
-	}
-	others := l.running - ln.running
-	return max(1, (l.concurrency-others)/2)
-}
-
-// wait is how long it takes until the lane has an item for a turn, as far as time alone decides; 0: it has.
-func (ln *lane[T]) wait(now time.Time, share int) time.Duration {
-	next := ln.wake(now)
 	switch {
-	case ln.running >= share:
-		return longestWait
-	case ln.ready.Len() == 0:
-		return next
-	case now.Before(ln.notBefore):
-		return ln.notBefore.Sub(now)
+	case first == nil:
+		return nil, unscheduled, l.changed
+	case since.After(now):
+		return nil, since.Sub(now), l.changed
 	}
-	return ln.gate.wait(now)
+	return l.begin(first, now), 0, nil
 }
 
-// wake puts the items whose delay is over where putBack puts them, and returns how long it takes until the
-// next one's is.
-func (ln *lane[T]) wake(now time.Time) time.Duration {
-	next := longestWait
-	var due []*entry[T]
-	ln.waiting = slices.DeleteFunc(ln.waiting, func(e *entry[T]) bool {
-		if left := e.at.Sub(now); left > 0 {
-			next = min(next, left)
-			return false
-		}
-		due = append(due, e)
-		return true
-	})
-	for _, e := range due {
-		ln.putBack(e)
-	}
-	return next
-}
-
-// putBack puts an item that has had its turn before all others; one that was delayed, because it has failed,
-// behind the first that was not. So no item that fails again and again is the lane's only probe.
-func (ln *lane[T]) putBack(e *entry[T]) {
-	if !e.delayed() {
-		ln.ready.PushFront(e)
-		return
-	}
-	if first := ln.firstFresh(); first != nil {
-		for next := first.Next(); next != nil; next = next.Next() {
-			if !next.Value.(*entry[T]).delayed() {
-				ln.ready.InsertBefore(e, next) // and behind those that came back before it
-				return
-			}
-		}
-	}
-	ln.ready.PushBack(e)
-}
-
-// firstFresh is the first item that was never delayed, or nil. It is near the front where there is one.
-func (ln *lane[T]) firstFresh() *list.Element {
-	for e := ln.ready.Front(); e != nil; e = e.Next() {
-		if !e.Value.(*entry[T]).delayed() {
-			return e
-		}
-	}
-	return nil
-}
-
-// begin gives the lane's first item a turn; mu is held.
-func (l *Lanes[T]) begin(ln *lane[T]) *Turn[T] {
-	first := ln.ready.Remove(ln.ready.Front()).(*entry[T])
-	ln.running++
-	l.running++
+// begin starts a turn. mu is held.
+func (l *Lanes[T]) begin(queue *lane[T], now time.Time) *Turn[T] {
+	queue.posting = queue.pop(now)
 	return &Turn[T]{
-		Item: first.Value, lanes: l, lane: ln, entry: first,
-		workspace: l.workspace.enter(), channel: ln.gate.enter(),
+		Item: queue.posting.item.Value, lanes: l, lane: queue,
+		workspace: l.workspace.enter(), channel: queue.gate.enter(),
 	}
 }
 
-// Hold gives out no turn for d: what every post needs is unavailable.
+// Hold begins no turn for d, because something that every post needs is unavailable.
 func (l *Lanes[T]) Hold(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,16 +238,38 @@ func (l *Lanes[T]) Close() {
 	l.announce()
 }
 
-// Closed reports whether the workspace's gate is closed, so that no post is made at all. A gate that only
-// waits for a probe is not closed: there may be no item that could be it.
-func (l *Lanes[T]) Closed() bool {
+// Paused reports whether the workspace's gate is closed, so that nothing is posted at all. It returns false once
+// a probe may begin, because a new item may have to be the probe.
+func (l *Lanes[T]) Paused() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.workspace.closed(time.Now())
+	return l.workspace.wait(time.Now()) > 0
 }
 
-// announce wakes every waiting Next; mu is held.
+// announce wakes every waiting Next. mu is held.
 func (l *Lanes[T]) announce() {
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+// State describes one lane.
+type State struct {
+	Channel string
+	Held    int           // items, with the one that is being posted
+	Posting bool          // an item has its turn
+	Oldest  time.Time     // Item.Since of the oldest item; zero if the lane is empty
+	Closed  time.Duration // time until the channel's gate lets a post or a probe through
+	Paced   bool          // the pace has no room at the moment
+}
+
+// States describes every lane, by channel in alphabetical order.
+func (l *Lanes[T]) States() []State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	states := make([]State, 0, len(l.order))
+	for _, queue := range l.order {
+		states = append(states, queue.state(time.Now()))
+	}
+	slices.SortFunc(states, func(a, b State) int { return strings.Compare(a.Channel, b.Channel) })
+	return states
 }

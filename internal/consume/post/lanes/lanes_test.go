@@ -8,26 +8,25 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// bounds that nothing reaches.
-var wide = Size{Items: 1000, Bytes: 1 << 20}
-
-func newLanes(concurrency int, channels ...string) *Lanes[string] {
-	return New[string](concurrency, wide, backoffs, channels...)
+func newLanes(channels ...string) *Lanes[string] {
+	return New[string](Size{Items: 1000, Bytes: 1 << 20}, backoffs, channels...)
 }
 
-// add queues n items in a channel's lane: a0, a1, ... in "a".
+// add queues n items in the lane of a channel, named after the channel: a0, a1, and so on.
 func add(l *Lanes[string], channel string, n int) {
 	for i := range n {
 		l.Add(channel, Item[string]{Value: fmt.Sprint(channel, i), Bytes: 1, Since: time.Now()})
 	}
 }
 
-// next waits for a turn, which has to come.
+// next waits for a turn, and fails the test if none begins.
 func next(t *testing.T, l *Lanes[string]) *Turn[string] {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour) // longer than anything that a test waits for
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour) // longer than any wait of a test
 	defer cancel()
 	turn, err := l.Next(ctx)
 	if err != nil {
@@ -36,19 +35,29 @@ func next(t *testing.T, l *Lanes[string]) *Turn[string] {
 	return turn
 }
 
-// nextNow is the turn that may begin now, or nil.
+// nextNow returns the turn that may begin now, or nil.
 func nextNow(l *Lanes[string]) *Turn[string] {
 	turn, _, _ := l.tryNext(time.Now())
 	return turn
 }
 
-// available takes every turn that may begin now, and lists their items in order.
+// available begins every turn that may begin now and lists the items in order.
 func available(l *Lanes[string]) (items string, turns []*Turn[string]) {
 	var names []string
 	for turn := nextNow(l); turn != nil; turn = nextNow(l) {
 		names, turns = append(names, turn.Item), append(turns, turn)
 	}
 	return strings.Join(names, " "), turns
+}
+
+// drain posts every item that may be posted now and lists the items in order.
+func drain(l *Lanes[string]) string {
+	var names []string
+	for turn := nextNow(l); turn != nil; turn = nextNow(l) {
+		names = append(names, turn.Item)
+		turn.Finish(Result{Signal: Posted, Done: true})
+	}
+	return strings.Join(names, " ")
 }
 
 func expect(t *testing.T, what, got, want string) {
@@ -58,202 +67,164 @@ func expect(t *testing.T, what, got, want string) {
 	}
 }
 
-func TestLanesTakeTurns(t *testing.T) {
-	l := newLanes(100, "a", "b", "c")
+// expectNext waits for a turn and checks its item and the time waited.
+func expectNext(t *testing.T, l *Lanes[string], item string, after time.Duration) *Turn[string] {
+	t.Helper()
+	began := time.Now()
+	turn := next(t, l)
+	if waited := time.Since(began); turn.Item != item || waited != after {
+		t.Errorf("%s after %s, expected %s after %s", turn.Item, waited, item, after)
+	}
+	return turn
+}
+
+func TestLanePostsOneAtATimeInOrder(t *testing.T) {
+	l := newLanes("a", "b", "c")
 	add(l, "a", 4)
 	add(l, "b", 2)
 	add(l, "c", 1)
-	got, _ := available(l)
-	expect(t, "turns", got, "a0 b0 c0 a1 b1 a2 a3")
+	got, turns := available(l)
+	expect(t, "first turns", got, "a0 b0 c0")
+	for _, turn := range turns {
+		turn.Finish(Result{Signal: Posted, Done: true})
+	}
+	expect(t, "the others", drain(l), "a1 b1 a2 a3")
 }
 
-// A lane whose posts hang leaves half of the posts in flight to the others.
-func TestALaneUsesHalfOfTheConcurrency(t *testing.T) {
-	for concurrency, want := range map[int][]int{8: {4, 2, 1, 1}, 3: {1, 1, 1, 1}, 1: {1, 1, 1, 1}} {
-		l := newLanes(concurrency, "a", "b", "c", "d")
-		for i, channel := range []string{"a", "b", "c", "d"} {
-			add(l, channel, 10)
-			if _, turns := available(l); len(turns) != want[i] {
-				t.Errorf("%d posts of lane %s out of %d, expected %d", len(turns), channel, concurrency, want[i])
-			}
-		}
-	}
-	l := newLanes(8, "a")
-	add(l, "a", 10)
-	if _, turns := available(l); len(turns) < 8 {
-		t.Errorf("%d posts of the only lane, expected all 8", len(turns))
-	}
-}
-
-// Whatever closes one lane, the other one goes on.
-func TestOneLaneDoesNotWaitForAnother(t *testing.T) {
-	for name, closes := range map[string]func(*Turn[string]){
-		"a refusal":              func(turn *Turn[string]) { turn.ChannelFailed(time.Hour, true) },
-		"a failure":              func(turn *Turn[string]) { turn.ChannelFailed(time.Hour, false) },
-		"another replica's wait": func(turn *Turn[string]) { turn.PauseChannel(time.Hour) },
-		"the pace":               func(turn *Turn[string]) { turn.Pace(time.Hour) },
-	} {
-		l := newLanes(8, "a", "b")
-		add(l, "a", 3)
-		turn := next(t, l)
-		closes(turn)
-		turn.Return(0)
-		add(l, "b", 2)
-		got, _ := available(l)
-		expect(t, name, got, "b0 b1")
-	}
-}
-
-func TestTheWorkspaceConcernsEveryLane(t *testing.T) {
+func TestLaneThatWaitsLongestGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8, "a", "b")
+		l := newLanes("a", "b", "idle")
 		add(l, "a", 2)
-		add(l, "b", 2)
-		turn := next(t, l)
-		if closed := turn.WorkspaceFailed(time.Minute); closed != time.Minute || !l.Closed() {
-			t.Errorf("closed for %s, expected 1m", closed)
-		}
-		turn.Return(0)
-		if got, _ := available(l); got != "" {
-			t.Errorf("%s go out while the workspace is closed", got)
-		}
-		began := time.Now()
-		probe := next(t, l)
-		if waited := time.Since(began); waited != time.Minute {
-			t.Errorf("the probe waited %s, expected 1m", waited)
-		}
-		if got, _ := available(l); got != "" {
-			t.Errorf("%s go out beside the probe", got)
-		}
-		if proof := probe.Succeeded(true); !proof.Workspace || l.Closed() {
-			t.Error("the workspace is closed after a probe that went well")
-		}
-		probe.Done()
-		if _, turns := available(l); len(turns) != 3 {
-			t.Errorf("%d turns after the probe, expected 3", len(turns))
-		}
+		add(l, "b", 1)
+		time.Sleep(time.Second)
+		next(t, l).Finish(Result{Signal: Posted, Done: true}) // a0
+		add(l, "idle", 1)
+		expect(t, "turns", drain(l), "b0 a1 idle0")
 	})
 }
 
-// Slack has answered about the channel, so it can be reached: the probe of the workspace has succeeded.
-func TestARefusedChannelProvesTheWorkspace(t *testing.T) {
-	for answered, want := range map[bool]bool{true: false, false: true} {
+func TestClosedLaneDelaysNoOther(t *testing.T) {
+	for name, result := range map[string]Result{
+		"a limit":                {Signal: ChannelLimited, AtLeast: time.Hour},
+		"a failure":              {Signal: ChannelFailing, AtLeast: time.Hour},
+		"another replica's wait": {Signal: ChannelPaused, AtLeast: time.Hour},
+		"the pace":               {Pace: time.Hour},
+	} {
+		l := newLanes("a", "b")
+		add(l, "a", 3)
+		next(t, l).Finish(result)
+		add(l, "b", 2)
+		expect(t, name, drain(l), "b0 b1")
+	}
+}
+
+func TestWorkspaceFailureClosesEveryLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes("a", "b")
+		add(l, "a", 2)
+		add(l, "b", 2)
+		next(t, l).Finish(Result{Signal: WorkspaceFailing, AtLeast: time.Minute})
+		if got := drain(l); got != "" || !l.Paused() {
+			t.Errorf("%q posted while the workspace is closed, paused %t", got, l.Paused())
+		}
+		probe := expectNext(t, l, "a0", time.Minute)
+		if got, _ := available(l); got != "" {
+			t.Errorf("%s begin beside the probe", got)
+		}
+		if proof := probe.Finish(Result{Signal: Posted, Done: true}); !proof.Workspace || l.Paused() {
+			t.Error("the workspace is closed after a probe that succeeded")
+		}
+		expect(t, "after the probe", drain(l), "b0 a1 b1")
+	})
+}
+
+// A rate limit of one channel shows that Slack is reachable, so the probe of the workspace succeeded.
+func TestLimitedChannelReopensTheWorkspace(t *testing.T) {
+	for signal, open := range map[Signal]bool{ChannelLimited: true, ChannelFailing: false} {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLanes(8, "a", "b")
-			add(l, "a", 1)
-			add(l, "b", 2)
-			turn := next(t, l)
-			turn.WorkspaceFailed(time.Minute)
-			turn.Return(0)
-			probe := next(t, l)
-			probe.ChannelFailed(time.Hour, answered)
-			probe.Return(0)
-			other := next(t, l) // in either case: the next probe, or one of many
-			if stillProbing := l.Closed(); stillProbing != want {
-				t.Errorf("answered %t: the workspace waits for a probe %t, expected %t", answered, stillProbing, want)
+			l := newLanes("a", "b", "c")
+			for _, channel := range []string{"a", "b", "c"} {
+				add(l, channel, 1)
 			}
-			other.Done()
+			next(t, l).Finish(Result{Signal: WorkspaceFailing, AtLeast: time.Minute})
+			next(t, l).Finish(Result{Signal: signal, AtLeast: time.Hour})
+			next(t, l) // the next probe, or an ordinary turn
+			if l.Paused() == open {
+				t.Errorf("signal %d: the workspace waits for a probe %t, expected %t", signal, l.Paused(), !open)
+			}
 		})
 	}
 }
 
-func TestAnItemWaitsAloneForItsDelay(t *testing.T) {
+func TestDelayedItemWaitsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		add(l, "a", 3)
-		next(t, l).Return(time.Minute)
-		got, turns := available(l)
-		expect(t, "beside the delayed one", got, "a1 a2")
-		for _, turn := range turns {
-			turn.Done()
-		}
-		began := time.Now()
-		turn := next(t, l)
-		if waited := time.Since(began); turn.Item != "a0" || waited != time.Minute {
-			t.Errorf("%s after %s, expected a0 after 1m", turn.Item, waited)
-		}
+		next(t, l).Finish(Result{After: time.Minute})
+		expect(t, "beside the delayed item", drain(l), "a1 a2")
+		expectNext(t, l, "a0", time.Minute)
 	})
 }
 
-// An item that fails again and again is not the lane's only probe.
-func TestADelayedItemDoesNotComeBeforeAFreshOne(t *testing.T) {
+// A failing item is not the only probe of its lane. It keeps its turn, however many other items arrive.
+func TestDelayedItemsAlternateWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		add(l, "a", 2)
 		for range 2 {
-			next(t, l).Return(time.Second)
-		}
-		time.Sleep(2 * time.Second)
-		probe := next(t, l) // both are due, and one of them is tried before there is anything fresh
-		add(l, "b", 0)
-		l.Add("a", Item[string]{Value: "fresh"})
-		probe.Return(0)
-		got, turns := available(l)
-		expect(t, "after two that failed", got, "fresh a1 a0")
-		for _, turn := range turns[1:] {
-			turn.Return(time.Second)
-		}
-		l.Add("a", Item[string]{Value: "second"})
-		time.Sleep(2 * time.Second)
-		got, _ = available(l)
-		expect(t, "when they are due again", got, "second a1 a0")
-	})
-}
-
-// However many fresh ones arrive, they go in their order, and what was delayed has its turn among them.
-func TestFreshItemsDoNotOvertakeForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(1)
-		add(l, "a", 1)
-		next(t, l).Return(time.Second)
-		for _, name := range []string{"b", "c", "d"} {
-			l.Add("a", Item[string]{Value: name})
+			next(t, l).Finish(Result{After: time.Second})
 		}
 		time.Sleep(2 * time.Second)
 		var order []string
-		for i := range 6 {
+		for i := range 8 {
+			l.Add("a", Item[string]{Value: fmt.Sprint("new", i)})
 			turn := next(t, l)
 			order = append(order, turn.Item)
-			turn.Done()
-			l.Add("a", Item[string]{Value: fmt.Sprint("new", i)})
+			turn.Finish(Result{Done: true})
 		}
-		expect(t, "turns", strings.Join(order, " "), "b a0 c d new0 new1")
+		expect(t, "turns", strings.Join(order, " "), "a0 new0 a1 new1 new2 new3 new4 new5")
 	})
 }
 
-func TestThePaceHoldsALaneUntilItHasRoom(t *testing.T) {
+func TestPaceHoldsALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		add(l, "a", 2)
-		turn := next(t, l)
-		turn.Pace(3 * time.Second)
-		turn.Return(0)
-		began := time.Now()
-		if next(t, l); time.Since(began) != 3*time.Second {
-			t.Errorf("the next turn came after %s, expected 3s", time.Since(began))
-		}
-		if got, _ := available(l); got != "a1" {
-			t.Errorf("%q beside it: the pace is no probe, expected a1", got)
-		}
+		next(t, l).Finish(Result{Pace: 3 * time.Second})
+		expectNext(t, l, "a0", 3*time.Second).Finish(Result{Signal: Posted, Done: true})
+		expect(t, "the pace needs no probe", drain(l), "a1")
 	})
 }
 
-func TestNothingGoesOutWhileAllIsHeld(t *testing.T) {
+// An item that returns to its lane, from a turn or from the server, is placed by age.
+func TestOldestItemGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
+		began := time.Now()
+		for i := range 5 {
+			l.Add("a", Item[string]{Value: fmt.Sprint("a", i), Since: began.Add(time.Duration(i) * time.Second)})
+		}
+		next(t, l).Finish(Result{})
+		l.Add("a", Item[string]{Value: "returned", Since: began.Add(1500 * time.Millisecond)})
+		l.Add("a", Item[string]{Value: "oldest", Since: began.Add(-time.Second)})
+		l.Add("a", Item[string]{Value: "newest", Since: began.Add(time.Minute)})
+		expect(t, "turns", drain(l), "oldest a0 a1 returned a2 a3 a4 newest")
+	})
+}
+
+func TestHoldStopsAllTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
 		add(l, "a", 1)
 		l.Hold(time.Second)
 		l.Hold(time.Millisecond)
-		began := time.Now()
-		if next(t, l); time.Since(began) != time.Second {
-			t.Errorf("the next turn came after %s, expected 1s", time.Since(began))
-		}
+		expectNext(t, l, "a0", time.Second)
 	})
 }
 
 func TestNextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(8)
+		l := newLanes()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := l.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -270,28 +241,152 @@ func TestNextEnds(t *testing.T) {
 			t.Fatalf("%v while an item may come back", err)
 		default:
 		}
-		turn.Done()
-		if err := <-ended; !errors.Is(err, ErrClosed) || l.held.Items > 0 {
-			t.Errorf("error %v, expected ErrClosed", err)
+		turn.Finish(Result{Done: true})
+		if err := <-ended; !errors.Is(err, ErrClosed) || l.held != (Size{}) {
+			t.Errorf("error %v with %v held, expected ErrClosed with nothing", err, l.held)
 		}
 	})
 }
 
-func TestTallyOfALane(t *testing.T) {
-	l := newLanes(8)
-	add(l, "a", 6)
-	_, turns := available(l)
-	turns[0].Succeeded(true)
-	turns[1].Succeeded(false) // refused for good
-	turns[2].ChannelFailed(0, false)
-	turns[3].ChannelFailed(time.Second, true) // a limit
-	turns[4].PauseChannel(time.Second)
-	turns[0].ChannelFailed(0, false) // a second report
-	add(l, "b", 1)
-	if got := next(t, l).Tally(); got != (Tally{}) {
-		t.Errorf("another lane has %+v, expected nothing", got)
+func TestLaneTally(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		add(l, "a", 6)
+		for _, signal := range []Signal{Posted, Rejected, ChannelFailing, ChannelLimited, ChannelPaused} {
+			next(t, l).Finish(Result{Signal: signal, Done: true})
+		}
+		if want, got := (Tally{Posted: 1, Failed: 1}), next(t, l).Tally(); got != want {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
+		add(l, "b", 1)
+		if got := next(t, l).Tally(); got != (Tally{}) {
+			t.Errorf("another lane has %+v, expected nothing", got)
+		}
+	})
+}
+
+// Each slow lane finds room for its next item, and all lanes together keep within their budget.
+func TestLanesShareTheirRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keeps := func(l *Lanes[string], channel string, bytes int64) (items int) {
+			l.Add(channel, Item[string]{Bytes: bytes})
+			time.Sleep(slowDrain) // without a turn: the lane is slow from now on
+			for items = 1; ; items++ {
+				l.Add(channel, Item[string]{Bytes: bytes})
+				if _, found := l.Surplus(channel); found {
+					return items
+				}
+			}
+		}
+		l := New[string](Size{Items: 120, Bytes: 1 << 20}, backoffs)
+		var got []int
+		for i := range 4 {
+			got = append(got, keeps(l, fmt.Sprint(i), 1))
+		}
+		if diff := cmp.Diff([]int{60, 30, 15, 7}, got); diff != "" {
+			t.Errorf("items of each lane (-want +got):\n%s", diff)
+		}
+		l = New[string](Size{Items: 1000, Bytes: 1000}, backoffs)
+		if got := keeps(l, "a", 100); got != 5 {
+			t.Errorf("%d items of 100 bytes in a room of 1000, expected 5", got)
+		}
+		l.Add("b", Item[string]{Bytes: 5000})
+		if _, found := l.Surplus("b"); found {
+			t.Error("a lane gives up its only item")
+		}
+	})
+}
+
+func TestFastLaneUsesAllRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New[string](Size{Items: 120, Bytes: 12_000}, backoffs)
+		add(l, "fast", 120)
+		time.Sleep(stallTime - time.Millisecond)
+		if _, found := l.Surplus("fast"); found {
+			t.Error("a lane without a slow turn gives items up")
+		}
+		add(l, "other", 2)
+		if _, found := l.Surplus("other"); !found {
+			t.Error("a fast lane gives nothing up although all room is used")
+		}
+		time.Sleep(time.Millisecond)
+		surplus := 0
+		for _, found := l.Surplus("fast"); found; _, found = l.Surplus("fast") {
+			surplus++
+		}
+		if surplus != 61 {
+			t.Errorf("a stalled lane gives up %d items beside one of another lane, expected 61 of 120", surplus)
+		}
+	})
+}
+
+// A lane gives up its youngest item, but none that had a turn.
+func TestSurplusIsTheYoungest(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	l := New[string](Size{Items: 1, Bytes: 100}, backoffs)
+	surplus := func() string {
+		item, _ := l.Surplus("a")
+		return item.Value
 	}
-	if want := (Tally{Posted: 1, Failed: 1}); turns[5].Tally() != want {
-		t.Errorf("%+v, expected %+v", turns[5].Tally(), want)
+	for i := range 4 {
+		l.Add("a", Item[string]{Value: fmt.Sprint("a", i), Bytes: 1, Since: at(10 * i)})
 	}
+	expect(t, "the youngest", surplus(), "a3")
+	turn := next(t, l)
+	l.Add("a", Item[string]{Value: "tried", Bytes: 1, Since: at(99)})
+	turn.Finish(Result{Done: true, Signal: Posted})
+	expect(t, "the youngest", surplus(), "tried")
+	if want := (Size{Items: 2, Bytes: 2}); l.held != want {
+		t.Errorf("%+v held, expected %+v", l.held, want)
+	}
+
+	l = New[string](Size{Items: 1, Bytes: 100}, backoffs)
+	l.Add("a", Item[string]{Value: "had a turn", Since: at(30)})
+	next(t, l).Finish(Result{})
+	l.Add("a", Item[string]{Value: "older", Since: at(1)})
+	expect(t, "an item without a turn", surplus(), "older")
+}
+
+func TestDrainTimeFollowsTheLastTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		add(l, "a", 100)
+		for range 50 {
+			turn := next(t, l)
+			time.Sleep(100 * time.Millisecond)
+			turn.Finish(Result{Signal: Posted, Done: true})
+		}
+		if drain := l.DrainTime("a"); drain < 4*time.Second || drain > 5*time.Second {
+			t.Errorf("%s for 50 items of 100 ms, expected 5s", drain)
+		}
+		next(t, l)
+		time.Sleep(10 * time.Second)
+		if drain := l.DrainTime("a"); drain < 500*time.Second {
+			t.Errorf("%s for 50 items behind a post that takes 10 s, expected 500s", drain)
+		}
+	})
+}
+
+func TestLaneState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes("b")
+		began := time.Now()
+		add(l, "a", 2)
+		time.Sleep(time.Second)
+		add(l, "a", 1)
+		next(t, l).Finish(Result{Signal: ChannelFailing, AtLeast: time.Minute, After: time.Hour, Pace: time.Second})
+		want := []State{
+			{Channel: "a", Held: 3, Oldest: began, Closed: time.Minute, Paced: true},
+			{Channel: "b"},
+		}
+		if diff := cmp.Diff(want, l.States()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Minute)
+		next(t, l)
+		want[0].Posting, want[0].Closed, want[0].Paced = true, 0, false
+		if diff := cmp.Diff(want, l.States()); diff != "" {
+			t.Errorf("with a turn (-want +got):\n%s", diff)
+		}
+	})
 }

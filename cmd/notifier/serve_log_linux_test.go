@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sys/unix"
+
+	"notifier/test/kit"
+)
+
+// loggingWorker is a worker with a log in a file that a test makes fail.
+type loggingWorker struct {
+	*process
+	admin string
+	js    jetstream.JetStream
+}
+
+// startLogging starts a worker that logs to out. Its admin server has a known address: the log may not name it.
+func startLogging(t *testing.T, out *os.File) *loggingWorker {
+	t.Helper()
+	_, _, env := services(t, map[string]string{"ADMIN_ADDR": kit.FreeAddr(t), "LIMIT_CATEGORY": "3/1h"})
+	command := exec.Command("notifier", "serve")
+	command.Stdout = out
+	w := &loggingWorker{
+		process: startCommand(t, command, env), admin: "http://" + env["ADMIN_ADDR"],
+		js: kit.JetStream(t, env["NATS_URL"]),
+	}
+	_ = out.Close() // the process has a handle of its own
+	return w
+}
+
+// ready waits until the worker is ready.
+func (w *loggingWorker) ready(t *testing.T) {
+	t.Helper()
+	kit.Eventually(t, "the worker is ready", func() bool {
+		status, _ := get(t, w.admin+"/readyz")
+		return status == http.StatusOK
+	})
+}
+
+// publish stores events of several outcomes.
+func (w *loggingWorker) publish(t *testing.T, events int) {
+	t.Helper()
+	for i := range events {
+		payload := []string{"disk full", "{"}[i%2]
+		kit.EventuallyNil(t, func() error {
+			_, err := w.js.Publish(t.Context(), "notify.errors", []byte(payload))
+			return err
+		})
+	}
+}
+
+// stored counts the events in the stream, which are not acknowledged.
+func (w *loggingWorker) stored(t *testing.T) int {
+	t.Helper()
+	stream, err := w.js.Stream(t.Context(), "NOTIFY")
+	kit.Check(t, err)
+	return int(stream.CachedInfo().State.Msgs)
+}
+
+// holds waits until the worker reports an outage of its log everywhere, and checks that it has said so once.
+func (w *loggingWorker) holds(t *testing.T, reason string) {
+	t.Helper()
+	kit.Eventually(t, "the worker is not ready because of its log", func() bool {
+		status, body := get(t, w.admin+"/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "log: ") && strings.Contains(body, reason)
+	})
+	if status, body := get(t, w.admin+"/healthz"); status != http.StatusOK {
+		t.Errorf("/healthz: %d %q", status, body)
+	}
+	kit.Eventually(t, "the failed writes are counted", func() bool {
+		_, metrics := get(t, w.admin+"/metrics")
+		return strings.Contains(metrics, "\nnotifier_log_errors_total ") &&
+			!strings.Contains(metrics, "\nnotifier_log_errors_total 0\n")
+	})
+	complaints := w.errOut.lines()
+	if len(complaints) != 1 || !strings.HasPrefix(complaints[0], "notifier: cannot write the log: ") ||
+		!strings.Contains(complaints[0], reason) {
+		t.Errorf("on stderr: %q, expected one line with %q", complaints, reason)
+	}
+}
+
+// fails ends the worker, which has to report that its log is incomplete.
+func (w *loggingWorker) fails(t *testing.T) {
+	t.Helper()
+	w.terminate(t)
+	w.ends(t, exitFailed)
+	complaints := w.errOut.lines()
+	if last := complaints[len(complaints)-1]; !strings.Contains(last, "the end of the log could not be written") {
+		t.Errorf("the last line on stderr is %q", last)
+	}
+}
+
+// TestNothingIsAcknowledgedWithoutALog: a device that is always full takes no line from the beginning.
+func TestNothingIsAcknowledgedWithoutALog(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	kit.Check(t, err)
+	w := startLogging(t, full)
+	w.publish(t, 21)
+	w.holds(t, "no space left on device")
+	if n := w.stored(t); n != 21 {
+		t.Errorf("%d events are left in the stream, expected all 21", n)
+	}
+	w.fails(t)
+	if n := w.stored(t); n != 21 {
+		t.Errorf("%d events are left in the stream, expected all 21", n)
+	}
+}
+
+// TestEventsGetTheirLinesWhenThereIsRoom: the file of the log reaches its largest size in the middle of a line.
+// There is room again when that size is raised, or when an operator empties the file.
+func TestEventsGetTheirLinesWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	for name, makeRoom := range map[string]func(t *testing.T, w *loggingWorker, path string) (lost []byte){
+		"the file may grow": func(t *testing.T, w *loggingWorker, _ string) []byte {
+			w.limitFiles(t, unix.RLIM_INFINITY)
+			return nil
+		},
+		"the file is emptied": func(t *testing.T, _ *loggingWorker, path string) []byte {
+			lost, err := os.ReadFile(path)
+			kit.Check(t, err)
+			kit.Check(t, os.Truncate(path, 0))
+			return lost
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "worker.log")
+			const earlier = 256 << 10 // bytes: emptied, the file has room for everything
+			kit.Check(t, os.WriteFile(path, bytes.Repeat([]byte("{}\n"), earlier/3), 0o600))
+			file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+			kit.Check(t, err)
+			w := startLogging(t, file)
+			w.ready(t)
+			info, err := os.Stat(path)
+			kit.Check(t, err)
+			w.limitFiles(t, uint64(info.Size())+1000) // for a few of the lines
+			const events = 60
+			w.publish(t, events)
+			w.holds(t, "file too large")
+			if n := w.stored(t); n == 0 {
+				t.Error("nothing is held")
+			}
+			log := makeRoom(t, w, path)
+			kit.Eventually(t, "nothing is in the stream", func() bool { return w.stored(t) == 0 })
+			w.ready(t)
+			rest, err := os.ReadFile(path)
+			kit.Check(t, err)
+			expectOneEach(t, eventsIn(append(log, rest...)), events)
+			if got := w.errOut.lines(); len(got) != 2 || got[1] != "notifier: the log can be written again" {
+				t.Errorf("on stderr: %q, expected the beginning and the end of the outage", got)
+			}
+			w.terminate(t)
+			w.ends(t, exitDone)
+		})
+	}
+}
+
+// limitFiles bounds the size of the files that the worker writes.
+func (w *loggingWorker) limitFiles(t *testing.T, bytes uint64) {
+	t.Helper()
+	limit := unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}
+	kit.Check(t, unix.Prlimit(w.command.Process.Pid, unix.RLIMIT_FSIZE, &limit, nil))
+}
+
+// eventsIn counts the lines of each event in a log. It skips the beginning of a torn line, which is no JSON.
+func eventsIn(log []byte) map[string]int {
+	lines := map[string]int{}
+	for line := range strings.Lines(string(log)) {
+		var event struct {
+			EventID string `json:"event_id"`
+		}
+		if json.Unmarshal([]byte(line), &event) == nil && event.EventID != "" && strings.HasSuffix(line, "\n") {
+			lines[event.EventID]++
+		}
+	}
+	return lines
+}
+
+func expectOneEach(t *testing.T, lines map[string]int, events int) {
+	t.Helper()
+	for id, n := range lines {
+		if n != 1 {
+			t.Errorf("%d lines of event %s, expected one", n, id)
+		}
+	}
+	if len(lines) != events {
+		t.Errorf("%d events have lines, expected %d", len(lines), events)
+	}
+}
+
+// TestEventsAreHeldWithoutAReaderOfTheLog: the reader of a named pipe leaves. The worker survives, and continues
+// with the next reader.
+func TestEventsAreHeldWithoutAReaderOfTheLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	kit.Check(t, syscall.Mkfifo(path, 0o600))
+	first := openPipe(t, path)
+	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
+	kit.Check(t, err)
+	w := startLogging(t, writer)
+	w.ready(t)
+	w.publish(t, 1)
+	kit.Eventually(t, "the reader has the line", func() bool { return len(first.events()) == 1 })
+	first.close()
+	const events = 30
+	w.publish(t, events)
+	w.holds(t, "broken pipe")
+	if n := w.stored(t); n != events {
+		t.Errorf("%d events are in the stream, expected all %d", n, events)
+	}
+	second := openPipe(t, path)
+	kit.Eventually(t, "nothing is in the stream", func() bool { return w.stored(t) == 0 })
+	kit.Eventually(t, "the second reader has the lines", func() bool { return len(second.events()) >= events })
+	expectOneEach(t, second.events(), events)
+	w.ready(t)
+	second.close()
+	w.publish(t, 2)
+	kit.Eventually(t, "the worker waits again", func() bool { return len(w.errOut.lines()) == 3 })
+	w.fails(t)
+	if n := w.stored(t); n != 2 {
+		t.Errorf("%d events are in the stream, expected two", n)
+	}
+}
+
+// pipeReader reads a named pipe.
+type pipeReader struct {
+	file *os.File
+	done chan struct{}
+
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func openPipe(t *testing.T, path string) *pipeReader {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0) // for reading alone it would end before there is a writer
+	kit.Check(t, err)
+	r := &pipeReader{file: file, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		in := bufio.NewReader(file)
+		for {
+			line, err := in.ReadString('\n')
+			r.mu.Lock()
+			fmt.Fprint(&r.text, line)
+			r.mu.Unlock()
+			if err != nil {
+				return // the file is closed
+			}
+		}
+	}()
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *pipeReader) close() {
+	_ = r.file.Close()
+	<-r.done
+}
+
+func (r *pipeReader) events() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return eventsIn([]byte(r.text.String()))
+}

@@ -1,0 +1,201 @@
+package consume_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/consume"
+	"notifier/internal/devstack"
+	"notifier/internal/ratelimit"
+	"notifier/test/kit"
+)
+
+// In these tests a worker crashes while the post of an event is under way or after the post failed. The
+// limit window is shorter than AckWait, so the script decides the redelivered event again.
+const shortWindow = 500 * time.Millisecond
+
+func brief(c *setup) { c.category, c.global = "1/500ms", "1000/500ms" }
+
+// crowded fills the category limit with another event, so the limit refuses the batch. If alone is set, the
+// first call is left unchanged. If granted is set, the first call admits without Redis and the first post
+// is delayed until the event is decided again.
+type crowded struct {
+	consume.Limiter
+	alone, granted bool
+	calls, posts   *atomic.Int64
+}
+
+func (l crowded) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	call := l.calls.Add(1)
+	switch {
+	case call == 1 && l.alone:
+		return l.Limiter.Admit(ctx, batch)
+	case call == 1 && l.granted:
+		decisions := make([]ratelimit.Decision, len(batch))
+		for i := range decisions {
+			decisions[i].Verdict = ratelimit.Admitted
+		}
+		return decisions, nil
+	}
+	filler := ratelimit.Request{ID: fmt.Sprint("filler", call), Delivery: "filler", Category: "errors", Cost: 1}
+	decisions, err := l.Limiter.Admit(ctx, append([]ratelimit.Request{filler}, batch...))
+	if err != nil {
+		return nil, err
+	}
+	return decisions[1:], nil
+}
+
+func (l crowded) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	if l.posts.Add(1) == 1 && l.granted {
+		return ratelimit.Permit{Status: ratelimit.ChannelPaused, Wait: 1200 * time.Millisecond}, nil
+	}
+	return l.Limiter.Begin(ctx, post)
+}
+
+// crowd wraps the limiter of a worker in a crowded one.
+func crowd(changes ...func(*crowded)) func(*setup) {
+	return func(c *setup) {
+		brief(c)
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			limiter := crowded{Limiter: l, calls: new(atomic.Int64), posts: new(atomic.Int64)}
+			for _, change := range changes {
+				change(&limiter)
+			}
+			return limiter
+		}
+	}
+}
+
+// failOnce starts a worker that crashes after Slack rejected the only post of event "e1".
+func (s *fixture) failOnce() {
+	s.Helper()
+	s.createConsumer(impatient)
+	first := s.started(quick, brief)
+	s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.eventually("the failure is recorded", func() bool {
+		record := s.record("e1")
+		return record.Posts == 1 && record.LastName == ""
+	})
+	first.crash()
+}
+
+// record returns the in-flight record of an event, or the zero InFlight if there is no record.
+func (s *fixture) record(id string) ratelimit.InFlight {
+	s.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
+	defer func() { _ = client.Close() }()
+	text, err := client.HGet(s.Context(), "{"+namespace+"}:inflight", "errors:"+id).Result()
+	if err == redis.Nil {
+		return ratelimit.InFlight{}
+	}
+	kit.Check(s.T, err)
+	record, err := ratelimit.ParseInFlight(text)
+	kit.Check(s.T, err)
+	return record
+}
+
+func (s *fixture) expectForgotten(id string) {
+	s.Helper()
+	s.eventually("the refused event's record is removed", func() bool {
+		return s.record(id) == ratelimit.InFlight{}
+	})
+	s.expectNothingLeft()
+}
+
+func TestSecondAdmissionIsAmbiguousAfterAnUnknownPost(t *testing.T) {
+	s := newFixture(t)
+	s.dieWhilePosting(brief, webhook)
+	s.started(quick, brief, webhook)
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0, "redelivered": true})
+	s.expectNothingLeft()
+}
+
+func TestSecondAdmissionSearchesTheChannel(t *testing.T) {
+	s := newFixture(t)
+	s.dieWhilePosting(brief)
+	s.started(quick, brief)
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true, "attempts": 1.0})
+	s.expectEachPostedOnce(1)
+	s.expectNothingLeft()
+}
+
+func TestSecondRefusalIsAmbiguousAfterAnUnknownPost(t *testing.T) {
+	s := newFixture(t)
+	s.dieWhilePosting(brief)
+	s.started(quick, crowd())
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": true, "attempts": 1.0})
+	s.expectForgotten("e1")
+}
+
+// This worker never held a permit. The second decision tells it about the earlier post.
+func TestRefusalAtItsTurnIsAmbiguousAfterAnUnknownPost(t *testing.T) {
+	s := newFixture(t)
+	s.dieWhilePosting(brief)
+	s.started(quick, crowd(func(l *crowded) { l.granted = true }))
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": true, "attempts": 1.0})
+	s.expectForgotten("e1")
+}
+
+func TestSecondAdmissionKnowsACertainFailure(t *testing.T) {
+	s := newFixture(t)
+	s.failOnce()
+	s.started(quick, brief)
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil, "attempts": 2.0})
+	if n := s.slack.HistoryRequests(); n != 0 {
+		t.Errorf("the channel was searched %d times, expected none", n)
+	}
+	s.expectEachPostedOnce(1)
+}
+
+func TestSecondRefusalKnowsACertainFailure(t *testing.T) {
+	s := newFixture(t)
+	s.failOnce()
+	s.started(quick, crowd())
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
+	s.expectForgotten("e1")
+}
+
+// forgetful is a limiter that does not record certain failures.
+type forgetful struct{ consume.Limiter }
+
+func (l forgetful) Answered(
+	ctx context.Context, answer ratelimit.Answer,
+) (ratelimit.PauseScope, time.Duration, error) {
+	answer.Failed = false
+	return l.Limiter.Answered(ctx, answer)
+}
+
+// The worker remembers that its own post failed, even if Redis does not.
+func TestSecondRefusalKnowsTheWorkersOwnFailure(t *testing.T) {
+	s := newFixture(t)
+	s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
+	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = forgetful{l.Limiter}, true }))
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
+	s.expectForgotten("e1")
+}
+
+// A mute refunds an event only if the event is certainly not in Slack.
+func TestMuteKeepsAnAmbiguousEvent(t *testing.T) {
+	s := newFixture(t)
+	s.dieWhilePosting(brief)
+	s.started(quick, brief, with(newMuteSwitch("errors")))
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true})
+	s.expectEachPostedOnce(1)
+}
+
+func TestSecondAdmissionKeepsItsSlotWhenItExpires(t *testing.T) {
+	s := newFixture(t)
+	s.dieWhilePosting(brief, webhook)
+	s.started(quick, brief, webhook, func(c *setup) { c.maxAge = shortWindow }) // AckWait is longer
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "expired", "ambiguous": true, "attempts": 1.0})
+	if record := s.record("e1"); record.Posts != 1 || record.LastName == "" {
+		t.Errorf("record %+v, expected the unknown post: a refund would remove it", record)
+	}
+}

@@ -1,0 +1,240 @@
+package letters_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/consume/letters"
+	"notifier/internal/devstack"
+	"notifier/internal/event"
+	"notifier/test/kit"
+)
+
+func TestLetterInfo(t *testing.T) {
+	d := newFixture(t)
+	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early", "Notifier-Source", "https://ci.example/1")
+	d.letter("e-2", "part", "Notifier-Shortened", "9000", "Notifier-Reason", "too_large", "Notifier-Subject", "notify.a.*")
+	_, err := d.js.Publish(t.Context(), "notify-dead.x", []byte("no letter"))
+	kit.Check(t, err)
+	var got []letters.Info
+	for _, letter := range d.all() {
+		got = append(got, letter.Info)
+	}
+	want := []letters.Info{
+		{
+			Seq: 1, Time: time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC), Category: "errors", Reason: "malformed",
+			Detail: "payload ends too early", Source: "https://ci.example/1",
+			EventID: "e-1", Subject: "notify.errors", StreamSeq: 17, Bytes: 1, Shortened: -1,
+		},
+		{
+			Seq: 2, Time: time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC), Category: "a.*", Reason: "too_large",
+			EventID: "e-2", Subject: "notify.a.*", StreamSeq: 17, Bytes: 4, Shortened: 9000,
+		},
+		{Seq: 3, Time: d.stored("NOTIFY_DEAD")[2].Time, Bytes: 9, Shortened: -1},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestOpenWithoutAStream(t *testing.T) {
+	d := newFixture(t)
+	kit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
+	_, err := letters.Open(t.Context(), d.connection, "NOTIFY", event.Pattern{})
+	if !errors.Is(err, letters.ErrNoStream) {
+		t.Errorf("%v, expected ErrNoStream", err)
+	}
+}
+
+// Older versions stored letters that look like status messages of the server. Such letters must not hide
+// others.
+func TestHostileLettersAreReadLikeOthers(t *testing.T) {
+	for name, change := range map[string]func(*jetstream.StreamConfig){
+		"as workers make it": func(*jetstream.StreamConfig) {},
+		"direct reads":       func(c *jetstream.StreamConfig) { c.AllowDirect = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFixture(t, change)
+			for _, status := range []string{"404", "408", "409", "503", "100"} {
+				d.letter("s-"+status, "", "Status", status, "Description", "No Messages",
+					"Nats-Sequence", "1", "Nats-Subject", "x", "Nats-Stream", "y")
+			}
+			d.letter("last", "{")
+			var got []string
+			for _, letter := range d.all() {
+				got = append(got, letter.EventID)
+			}
+			if want := []string{"s-404", "s-408", "s-409", "s-503", "s-100", "last"}; !slices.Equal(want, got) {
+				t.Errorf("%v, expected %v", got, want)
+			}
+			s := d.open()
+			for _, letter := range d.all() {
+				_, err := s.Replay(t.Context(), letter)
+				kit.Check(t, err)
+			}
+			if n := len(d.stored("NOTIFY")); n != 6 {
+				t.Errorf("%d events are back, expected 6", n)
+			}
+		})
+	}
+}
+
+// Each stops at the last letter stored before Open. Otherwise a replay could meet its own events again.
+func TestEachSeesNoLaterLetters(t *testing.T) {
+	d := newFixture(t)
+	for i := range 3 {
+		d.letter(fmt.Sprint(i), "{")
+	}
+	s := d.open()
+	d.letter("before Each", "{")
+	var seen []uint64
+	kit.Check(t, s.Each(t.Context(), func(l *letters.Letter) error {
+		seen = append(seen, l.Seq)
+		d.letter(fmt.Sprint("during Each ", l.Seq), "{")
+		return nil
+	}))
+	if want := []uint64{1, 2, 3}; !slices.Equal(want, seen) {
+		t.Errorf("letters %v, expected %v", seen, want)
+	}
+}
+
+func TestNothingHangsWithoutAServer(t *testing.T) {
+	d := newFixture(t)
+	d.letter("e-1", "{")
+	s, letter := d.open(), d.all()[0]
+	d.server.Stop()
+	_, err := s.Replay(t.Context(), letter)
+	if failed := (*letters.PublishError)(nil); err == nil || errors.As(err, &failed) {
+		t.Errorf("%v, expected an error that concerns all letters", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Each(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, expected that it was cancelled", err)
+	}
+}
+
+// If letters cannot be deleted, each run would replay them again.
+func TestUndeletableLettersAreNotReplayed(t *testing.T) {
+	d := newFixture(t, func(c *jetstream.StreamConfig) { c.DenyDelete = true })
+	d.letter("e-1", "{")
+	_, err := d.putBack()
+	if err == nil || !strings.Contains(err.Error(), "stream NOTIFY_DEAD does not allow messages to be deleted") {
+		t.Errorf("%v, expected that none can be deleted", err)
+	}
+	if n := len(d.stored("NOTIFY")); n != 0 {
+		t.Errorf("%d events were published", n)
+	}
+}
+
+// store publishes n small letters asynchronously.
+func store(t testing.TB, js jetstream.JetStream, n int) {
+	t.Helper()
+	for i := range n {
+		message := nats.NewMsg(fmt.Sprintf("notify-dead.c%d", i%50))
+		message.Header = nats.Header{
+			"Notifier-Event-Id": {fmt.Sprintf("e-%d", i)},
+			"Notifier-Reason":   {"malformed"}, "Notifier-Subject": {"notify.errors"},
+			"Notifier-Time": {"2026-11-20T04:39:01.5Z"}, "Notifier-Stream-Seq": {"17"},
+			"Notifier-Detail": {"payload ends too early"},
+		}
+		message.Data = []byte(`{"text":"disk full"`)
+		_, err := js.PublishMsgAsync(message, jetstream.WithStallWait(kit.Patience))
+		kit.Check(t, err)
+		if i%1000 == 999 || i == n-1 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+}
+
+// Each returns every letter once and in order, whatever gaps deletions leave.
+func TestEachSeesEveryLetterInOrder(t *testing.T) {
+	d := newFixture(t)
+	store(t, d.js, 300)
+	stream, err := d.js.Stream(t.Context(), "NOTIFY_DEAD")
+	kit.Check(t, err)
+	remove := func(from, to uint64) {
+		for seq := from; seq <= to; seq++ {
+			kit.Check(t, stream.DeleteMsg(t.Context(), seq))
+		}
+	}
+	gaps := []func(){
+		func() {},               // no gap
+		func() { remove(1, 5) }, // the oldest
+		func() { remove(10, 10); remove(12, 14) },          // small gaps
+		func() { remove(100, 180) },                        // a long gap
+		func() { remove(290, 300) },                        // the newest
+		func() { kit.Check(t, stream.Purge(t.Context())) }, // all
+	}
+	for i, gap := range gaps {
+		gap()
+		var want []uint64
+		for _, message := range d.stored("NOTIFY_DEAD") {
+			want = append(want, message.Sequence)
+		}
+		var got []uint64
+		for _, letter := range d.all() {
+			got = append(got, letter.Seq)
+		}
+		if !slices.Equal(want, got) {
+			t.Errorf("after gap %d: %v, expected %v", i, got, want)
+		}
+	}
+}
+
+func TestEachEndsWithAnError(t *testing.T) {
+	d := newFixture(t)
+	store(t, d.js, 100)
+	s, n := d.open(), 0
+	broken := errors.New("broken")
+	err := s.Each(t.Context(), func(*letters.Letter) error {
+		if n++; n == 3 {
+			return broken
+		}
+		return nil
+	})
+	if !errors.Is(err, broken) || n != 3 {
+		t.Errorf("%v after %d letters, expected the error of the third", err, n)
+	}
+	d.server.Stop()
+	began := time.Now()
+	if err := s.Each(t.Context(), func(*letters.Letter) error { return nil }); err == nil {
+		t.Error("no error without a server")
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// BenchmarkEach reads 50,000 letters. "notifier dead list" promises that within 3 s.
+func BenchmarkEach(b *testing.B) {
+	server, err := devstack.StartNATS("127.0.0.1:0", b.TempDir())
+	kit.Check(b, err)
+	defer func() { _ = server.Close() }()
+	js := kit.JetStream(b, server.URL())
+	_, err = js.CreateStream(b.Context(), jetstream.StreamConfig{
+		Name: "NOTIFY_DEAD", Subjects: []string{"notify-dead.>"},
+	})
+	kit.Check(b, err)
+	store(b, js, 50_000)
+	pattern, err := event.ParsePattern("notify.>")
+	kit.Check(b, err)
+	for b.Loop() {
+		s, err := letters.Open(b.Context(), js.Conn(), "NOTIFY", pattern)
+		kit.Check(b, err)
+		n := 0
+		kit.Check(b, s.Each(b.Context(), func(*letters.Letter) error { n++; return nil }))
+		if n != 50_000 {
+			b.Fatalf("%d letters, expected 50,000", n)
+		}
+	}
+}

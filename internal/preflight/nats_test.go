@@ -1,0 +1,410 @@
+package preflight
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/test/kit"
+	"notifier/test/redistest"
+)
+
+func startNATS(t *testing.T) string {
+	t.Helper()
+	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	return server.URL()
+}
+
+func at(url string) change { return func(env *settings.Environment) { env.NATSURL = url } }
+
+// open is the warning about a server without users, which most tests have.
+const open = "nats"
+
+const (
+	stream   = "stream/NOTIFY"
+	consumer = "consumer/notifier"
+)
+
+// foreign is a stream and a consumer that were not created by a worker, with the row about them.
+type foreign struct {
+	stream   func(*jetstream.StreamConfig)
+	consumer func(*jetstream.ConsumerConfig)
+	push     bool
+	name     string
+	state    State
+	text     string
+}
+
+var foreigners = map[string]foreign{
+	"as a worker creates them": {name: consumer, state: OK, text: "0 unread, 0 in flight"},
+	"stream discards old": {
+		stream: func(s *jetstream.StreamConfig) { s.MaxMsgs, s.Discard = 10, jetstream.DiscardOld },
+		name:   stream, state: Warn, text: "is bounded and discards old",
+	},
+	"stream forgets soon": {
+		stream: func(s *jetstream.StreamConfig) { s.MaxAge = time.Minute },
+		name:   stream, state: Warn, text: "deletes events after 1m",
+	},
+	"stream loses events without a consumer": {
+		stream: func(s *jetstream.StreamConfig) { s.Retention = jetstream.InterestPolicy },
+		name:   stream, state: Warn, text: "keeps only events that a consumer waits for",
+	},
+	"stream allows TTLs": {
+		stream: func(s *jetstream.StreamConfig) { s.AllowMsgTTL = true },
+		name:   stream, state: Warn, text: "allows TTLs",
+	},
+	"stream takes other subjects": {
+		stream:   func(s *jetstream.StreamConfig) { s.Subjects = []string{"other.>"} },
+		consumer: func(c *jetstream.ConsumerConfig) { c.FilterSubject = "" },
+		name:     stream, state: Fail, text: "takes other.>, and nothing of NATS_SUBJECT notify.>",
+	},
+	"stream takes too little": {
+		stream:   func(s *jetstream.StreamConfig) { s.Subjects = []string{"notify.errors"} },
+		consumer: func(c *jetstream.ConsumerConfig) { c.FilterSubject = "" },
+		name:     stream, state: Warn, text: "which is not all of NATS_SUBJECT notify.>",
+	},
+	"consumer takes too much": {
+		stream:   func(s *jetstream.StreamConfig) { s.Subjects = []string{"notify.>", "other.>"} },
+		consumer: func(c *jetstream.ConsumerConfig) { c.FilterSubject = "" },
+		name:     consumer, state: Fail, text: "which is more than NATS_SUBJECT notify.>",
+	},
+	"consumer gives up": {
+		consumer: func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 3 },
+		name:     consumer, state: Warn, text: "has max_deliver 3",
+	},
+	"consumer does not wait": {
+		stream:   func(s *jetstream.StreamConfig) { s.Retention = jetstream.LimitsPolicy },
+		consumer: func(c *jetstream.ConsumerConfig) { c.AckPolicy = jetstream.AckNonePolicy },
+		name:     consumer, state: Fail, text: "has the acknowledgement policy ",
+	},
+	"consumer has no payloads": {
+		consumer: func(c *jetstream.ConsumerConfig) { c.HeadersOnly = true },
+		name:     consumer, state: Fail, text: "has headers_only",
+	},
+	"consumer has groups": {
+		consumer: func(c *jetstream.ConsumerConfig) {
+			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyOverflow, []string{"night"}
+		},
+		name: consumer, state: Fail, text: "has the priority groups night",
+	},
+	"consumer is narrow": {
+		consumer: func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 2 },
+		name:     consumer, state: Warn, text: "max_ack_pending 2",
+	},
+	"consumer pushes": {
+		consumer: func(c *jetstream.ConsumerConfig) { c.DeliverSubject = "there" },
+		push:     true, name: consumer, state: Fail, text: "is a push consumer",
+	},
+}
+
+func TestForeignStreams(t *testing.T) {
+	t.Parallel()
+	for name, test := range foreigners {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy}
+			if test.stream != nil {
+				test.stream(&config)
+			}
+			reader := jetstream.ConsumerConfig{Durable: "notifier", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "notify.>"}
+			if test.consumer != nil {
+				test.consumer(&reader)
+			}
+			url := startNATS(t)
+			js := kit.JetStream(t, url)
+			_, err := js.CreateStream(t.Context(), config)
+			kit.Check(t, err)
+			if test.push {
+				_, err = js.CreatePushConsumer(t.Context(), "NOTIFY", reader)
+			} else {
+				_, err = js.CreateConsumer(t.Context(), "NOTIFY", reader)
+			}
+			kit.Check(t, err)
+			rows := found(t, natsGroup(parsed(t, at(url))))
+			want(t, rows, test.name, test.state, test.text)
+			if test.state != Fail {
+				wantOnly(t, rows, Fail)
+			}
+			if test.state == OK {
+				wantOnly(t, rows, Warn, open)
+			}
+		})
+	}
+}
+
+// TestStreamsThatCannotBeCreated: no row promises a stream that the account or another stream forbids.
+func TestStreamsThatCannotBeCreated(t *testing.T) {
+	t.Parallel()
+	const cannot = "does not exist and cannot be created: "
+	for name, test := range map[string]struct {
+		limits string // of the account
+		change change
+		other  string // subjects of another stream
+		name   string
+		state  State
+		text   string
+	}{
+		"possible": {name: stream, state: OK, text: "does not exist; the first worker creates it for notify.>"},
+		"a size is required": {
+			limits: "max_bytes_required: true",
+			name:   stream, state: Fail, text: cannot + "nats: API error: code=400 err_code=10113 description=the account requires a stream to have max_bytes; set NATS_STREAM_MAX_BYTES",
+		},
+		"a size is given": {
+			limits: "max_bytes_required: true", change: func(env *settings.Environment) { env.NATSStreamMaxBytes = "1048576" },
+			name: stream, state: OK, text: "the first worker creates it",
+		},
+		"one stream": {
+			limits: "max_streams: 1",
+			name:   "stream/NOTIFY_DEAD", state: Fail, text: "raise the account's max_streams: notifier needs three streams",
+		},
+		"two streams": {
+			limits: "max_streams: 2",
+			name:   "stream/NOTIFY_EVENTS", state: Warn, text: "raise the account's max_streams",
+		},
+		"little storage": {
+			limits: "max_file: 100M",
+			name:   "stream/NOTIFY_DEAD", state: Fail, text: "lower DEAD_LETTER_MAX_BYTES, 268435456, or raise the storage of the account",
+		},
+		"storage for few records": {
+			limits: "max_file: 300M",
+			name:   "stream/NOTIFY_EVENTS", state: OK, text: "the first worker creates it",
+		},
+		"replicas": {
+			change: func(env *settings.Environment) { env.NATSReplicas = "3" },
+			name:   stream, state: Fail, text: cannot + "NATS_REPLICAS is 3 without a cluster; set it to 0",
+		},
+		"events of another stream": {
+			other: "notify.*", name: stream, state: Fail, text: cannot + "stream OTHER takes subjects of notify.>; set NATS_STREAM",
+		},
+		"letters of another stream": {
+			other: "notify-dead.>", name: "stream/NOTIFY_DEAD", state: Fail, text: cannot + "stream OTHER takes subjects of notify-dead.>; set DEAD_LETTER_SUBJECT",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := kit.NATSWithAccount(t, test.limits).ClientURL()
+			if test.other != "" {
+				_, err := kit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{test.other}})
+				kit.Check(t, err)
+			}
+			changes := []change{at(url)}
+			if test.change != nil {
+				changes = append(changes, test.change)
+			}
+			rows := found(t, natsGroup(parsed(t, changes...)))
+			want(t, rows, test.name, test.state, test.text)
+			if test.state != Fail {
+				wantOnly(t, rows, Fail)
+			}
+			want(t, rows, consumer, Skip, "there is no stream to read yet")
+		})
+	}
+}
+
+// TestFullStreams: warnings come before publishers get errors.
+func TestFullStreams(t *testing.T) {
+	t.Parallel()
+	url := kit.NATSWithAccount(t, "max_file: 100000").ClientURL()
+	js := kit.JetStream(t, url)
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxMsgs: 20,
+	})
+	kit.Check(t, err)
+	for range 19 {
+		_, err := js.Publish(t.Context(), "notify.errors", make([]byte, 4900))
+		kit.Check(t, err)
+	}
+	rows := found(t, natsGroup(parsed(t, at(url))))
+	want(t, rows, stream, Warn, "notify.>: 19 messages, 91.7 KiB, 95% of its max_messages; a full stream refuses messages")
+	want(t, rows, stream, Warn, "the account uses 91.7 KiB of its 97.7 KiB")
+}
+
+// TestOutputs: streams that exist and do not take the messages of a worker.
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	url := startNATS(t)
+	js := kit.JetStream(t, url)
+	for name, subject := range map[string]string{"NOTIFY": "*.>", "NOTIFY_DEAD": "$dead.>", "NOTIFY_EVENTS": "$events.>"} {
+		if name == "NOTIFY" {
+			subject = "notify.>"
+		}
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{strings.TrimPrefix(subject, "$")}})
+		kit.Check(t, err)
+	}
+	dropped := func(subject string) change {
+		return func(env *settings.Environment) { env.DroppedSubject = subject }
+	}
+	rows := found(t, natsGroup(parsed(t, at(url), dropped("notify-dropped"))))
+	want(t, rows, "stream/NOTIFY_DEAD", Fail, "takes dead.>, and not notify-dead.>; add that, or set DEAD_LETTER_SUBJECT")
+	want(t, rows, "stream/NOTIFY_EVENTS", Warn, "takes events.>, and not notify-events.>")
+	want(t, rows, "dropped", Warn, "no stream takes notify-dropped.>, so dropped events reach only current subscribers")
+
+	_, err := js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>", "notify-dropped.>"}})
+	kit.Check(t, err)
+	want(t, found(t, natsGroup(parsed(t, at(url), dropped("notify-dropped")))), "dropped", Warn, "no worker removes them")
+	_, err = js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY_EVENTS", Subjects: []string{"notify-events.>"}})
+	kit.Check(t, err)
+	want(t, found(t, natsGroup(parsed(t, at(url)))), "stream/NOTIFY_EVENTS", Warn,
+		"allows no direct reads, so why and events cannot read it: nats stream edit NOTIFY_EVENTS --allow-direct")
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "DROPPED", Subjects: []string{"d.>"}})
+	kit.Check(t, err)
+	want(t, found(t, natsGroup(parsed(t, at(url), dropped("d")))), "dropped", OK, "stream DROPPED takes d.>")
+}
+
+// harmless matches the subjects of requests that change nothing, and of their replies.
+var harmless = regexp.MustCompile(`^(\$JS\.API\.(INFO$|STREAM\.(INFO\.|NAMES$)|CONSUMER\.INFO\.|DIRECT\.GET\.)|\$JS\.EVENT\.ADVISORY\.|_NOTIFIER\.)`)
+
+// TestCheckPublishesNothing subscribes to everything, before there are streams and after.
+func TestCheckPublishesNothing(t *testing.T) {
+	t.Parallel()
+	url := startNATS(t)
+	js := kit.JetStream(t, url)
+	s := parsed(t, at(url), func(env *settings.Environment) { env.DroppedSubject = "notify-dropped" })
+	look := func() {
+		heard := make(chan *nats.Msg, 1000)
+		subscription, err := js.Conn().ChanSubscribe(">", heard)
+		kit.Check(t, err)
+		kit.Check(t, js.Conn().Flush())
+		wantOnly(t, found(t, natsGroup(s)), Fail)
+		kit.Check(t, subscription.Drain())
+		kit.Eventually(t, "all is heard", func() bool { return !subscription.IsValid() })
+		close(heard)
+		requests := 0
+		for message := range heard {
+			requests++
+			if !harmless.MatchString(message.Subject) {
+				t.Errorf("check publishes to %s", message.Subject)
+			}
+		}
+		if requests < 5 {
+			t.Errorf("%d messages were heard, expected those of check", requests)
+		}
+	}
+	look()
+	for name, subject := range map[string]string{"NOTIFY": "notify.>", "NOTIFY_DEAD": "notify-dead.>", "NOTIFY_EVENTS": "notify-events.>"} {
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, AllowDirect: true})
+		kit.Check(t, err)
+	}
+	look()
+}
+
+// restricted starts a server with one user, who may publish only to these subjects.
+func restricted(t *testing.T, publish ...string) string {
+	t.Helper()
+	user := &server.User{Username: "me", Password: secret, Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_NOTIFIER.>"}},
+	}}
+	s := kit.NATSServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{user}})
+	return strings.Replace(s.ClientURL(), "nats://", "nats://me:"+secret+"@", 1)
+}
+
+// TestUsersOfNATS: a denied request is reported at once, and the other checks run.
+func TestUsersOfNATS(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	rows := found(t, natsGroup(parsed(t, at(restricted(t, "$JS.API.STREAM.INFO.NOTIFY_DEAD")))))
+	want(t, rows, "nats", OK, "no TLS")
+	want(t, rows, stream, Fail, `"$JS.API.STREAM.INFO.NOTIFY"; give the user the permissions in docs/security.md`)
+	want(t, rows, "stream/NOTIFY_DEAD", OK, "the first worker creates it for notify-dead.>, if its account allows that")
+	want(t, rows, "stream/NOTIFY_EVENTS", Warn, "give the user the permissions")
+	if took := time.Since(began); took > Timeout {
+		t.Errorf("it took %s", took)
+	}
+	wrong := strings.Replace(restricted(t), secret, secret+"2", 1)
+	want(t, found(t, natsGroup(parsed(t, at(wrong)))), "nats", Fail, "Authorization Violation; check the user in NATS_URL")
+}
+
+// TestConnectionsToNATS: faults of the address and of TLS.
+func TestConnectionsToNATS(t *testing.T) {
+	t.Parallel()
+	plain := startNATS(t)
+	cert, key := kit.Certificate(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	kit.Check(t, err)
+	secured := func(first bool) string {
+		return kit.NATSServer(t, &server.Options{
+			JetStream: true, StoreDir: t.TempDir(), TLS: true, TLSTimeout: 2, TLSHandshakeFirst: first,
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		}).Addr().String()
+	}
+	first := secured(true)
+	ca := func(env *settings.Environment) { env.NATSTLSCA = cert }
+	client := func(env *settings.Environment) { env.NATSTLSCert, env.NATSTLSKey = cert, key }
+	off := kit.NATSServer(t, &server.Options{}).ClientURL()
+	for name, test := range map[string]struct {
+		changes []change
+		name    string
+		state   State
+		text    string
+	}{
+		"no users":            {[]change{at(plain)}, "nats", Warn, "requires no user: anyone in the network can read and delete events"},
+		"Redis":               {[]change{at("nats://" + redistest.StartProcess(t).Addr)}, "nats", Fail, "it may be the port of Redis"},
+		"no TLS":              {[]change{at(strings.Replace(plain, "nats://", "tls://", 1))}, "nats", Fail, "the server has no TLS: use nats:// in NATS_URL"},
+		"TLS first":           {[]change{at("nats://" + first)}, "nats", Fail, "if it expects TLS first (handshake_first), use tls:// in NATS_URL"},
+		"another authority":   {[]change{at("tls://" + first)}, "nats", Fail, "set NATS_TLS_CA to the authority that signed the server's certificate"},
+		"a certificate":       {[]change{at("tls://" + first), ca, client}, "nats", OK, "TLS 1.3"},
+		"TLS after greeting":  {[]change{at("tls://" + secured(false)), ca, client}, "nats", OK, "TLS 1.3"},
+		"without JetStream":   {[]change{at(off)}, stream, Fail, "JetStream is off: start the server with it (nats-server -js)"},
+		"a server of no name": {[]change{at("nats://127.0.0.1:1")}, "nats", Fail, "check NATS_URL, and whether the server is running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want(t, found(t, natsGroup(parsed(t, test.changes...))), test.name, test.state, test.text)
+		})
+	}
+}
+
+// TestLeafNodes: a leaf node with JetStream is no cluster. One without JetStream is not the place for workers.
+func TestLeafNodes(t *testing.T) {
+	t.Parallel()
+	port, err := kit.FreePort()
+	kit.Check(t, err)
+	center := kit.NATSServer(t, &server.Options{
+		JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "hub", LeafNode: server.LeafNodeOpts{Host: "127.0.0.1", Port: port},
+	})
+	hub, err := url.Parse(fmt.Sprintf("nats://127.0.0.1:%d", port))
+	kit.Check(t, err)
+	leaf := func(options server.Options) string {
+		options.LeafNode = server.LeafNodeOpts{Remotes: []*server.RemoteLeafOpts{{URLs: []*url.URL{hub}}}}
+		s := kit.NATSServer(t, &options)
+		kit.Eventually(t, "the leaf node has its hub", func() bool { return s.NumLeafNodes() == 1 && center.NumLeafNodes() > 0 })
+		return s.ClientURL()
+	}
+	bare := leaf(server.Options{ServerName: "bare"})
+	want(t, found(t, natsGroup(parsed(t, at(bare)))), stream, Fail, "workers of a leaf node without it connect to its hub")
+
+	own := leaf(server.Options{ServerName: "own", JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "leaf"})
+	replicas := func(count string) change { return func(env *settings.Environment) { env.NATSReplicas = count } }
+	want(t, found(t, natsGroup(parsed(t, at(own), replicas("3")))), stream, Fail, "NATS_REPLICAS is 3 without a cluster")
+	want(t, found(t, natsGroup(parsed(t, at(own), replicas("0")))), stream, OK, "the first worker creates it")
+}
+
+// TestClusters: a cluster keeps three replicas.
+func TestClusters(t *testing.T) {
+	t.Parallel()
+	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
+	replicas := func(env *settings.Environment) { env.NATSReplicas = "3" }
+	kit.Eventually(t, "the cluster can keep three replicas", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), Deadline)
+		defer cancel()
+		g := natsGroup(parsed(t, at(url), replicas))
+		for _, row := range g.collect(ctx, g.start(ctx)) {
+			if row.Name == stream {
+				return row.State == OK
+			}
+		}
+		return false
+	})
+}

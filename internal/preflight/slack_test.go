@@ -1,0 +1,83 @@
+package preflight
+
+import (
+	"net/http"
+	"testing"
+
+	"notifier/internal/devstack"
+	"notifier/internal/settings"
+	"notifier/test/kit"
+)
+
+func TestSlack(t *testing.T) {
+	t.Parallel()
+	refuses := func(code string) func(*devstack.Slack) {
+		return func(slack *devstack.Slack) { slack.NextHistory(devstack.Behaviour{Code: code}) }
+	}
+	channel := func(name string) change { return func(env *settings.Environment) { env.SlackChannel = name } }
+	none := func(*devstack.Slack) {}
+	for name, test := range map[string]struct {
+		slack  func(*devstack.Slack)
+		change change
+		name   string
+		state  State
+		text   string
+	}{
+		"valid token":   {none, channel("C0123"), "slack", OK, "workspace Fake Workspace, user notifier"},
+		"revoked token": {none, func(env *settings.Environment) { env.SlackBotToken = "xoxb-" + secret + "-revoked" }, "slack", Fail, "token_revoked; install the app again"},
+		"scopes":        {none, channel("C0123"), "slack/scopes", OK, "chat:write, channels:history"},
+		"cannot post":   {func(slack *devstack.Slack) { slack.SetScopes("users:read") }, channel("C0123"), "slack/scopes", Fail, "users:read; add chat:write to the app"},
+		"cannot read":   {func(slack *devstack.Slack) { slack.SetScopes("chat:write") }, channel("C0123"), "slack/scopes", OK, "chat:write; without channels:history"},
+		"no scopes":     {func(slack *devstack.Slack) { slack.SetScopes("") }, channel("C0123"), "slack/scopes", Skip, "not listed by Slack"},
+		"member":        {none, channel("C0123"), "slack/channels", OK, "the bot is a member of C0123"},
+		"by name":       {none, channel("#alerts"), "slack/channels", Skip, "#alerts: unknown before the first post"},
+		"no channel":    {refuses("channel_not_found"), channel("C0123"), "slack/channels", Fail, "C0123: not found"},
+		"no member":     {refuses("not_in_channel"), channel("C0123"), "slack/channels", Fail, "C0123: not a member; invite the bot"},
+		"may post anywhere": {func(slack *devstack.Slack) {
+			slack.SetScopes("chat:write,chat:write.public,channels:history")
+			refuses("not_in_channel")(slack)
+		}, channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
+		"missing scope": {refuses("missing_scope"), channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
+		"routes": {refuses("not_in_channel"), func(env *settings.Environment) {
+			env.SlackRoutes = "errors=C0001,deploys=#deploys"
+		}, "slack/channels", Fail, "C0001: not a member"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			slack, err := devstack.StartSlack("127.0.0.1:0")
+			kit.Check(t, err)
+			defer slack.Close()
+			test.slack(slack)
+			api := func(env *settings.Environment) { env.SlackAPIURL = slack.APIURL() }
+			rows := found(t, slackGroup(parsed(t, api, test.change)))
+			want(t, rows, test.name, test.state, test.text)
+			if test.state != Fail {
+				wantOnly(t, rows, Fail)
+			}
+			if posts := slack.Accepted(); posts > 0 {
+				t.Errorf("check has posted %d messages", posts)
+			}
+		})
+	}
+}
+
+// TestWebhook is not requested: that would post.
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	hook := kit.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the webhook was requested") }))
+	rows := found(t, slackGroup(parsed(t, func(env *settings.Environment) {
+		env.SlackBotToken, env.SlackChannel, env.SlackWebhookURL = "", "", "http://"+hook+"/"+secret
+	})))
+	want(t, rows, "slack", Skip, "only a post can check a webhook")
+}
+
+// TestNotSlack: other servers behind SLACK_API_URL.
+func TestNotSlack(t *testing.T) {
+	t.Parallel()
+	page := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	missing := kit.Serve(t, http.NotFoundHandler())
+	for addr, text := range map[string]string{page: "this is not Slack", missing: "set SLACK_API_URL to the base of Slack's Web API"} {
+		rows := found(t, slackGroup(parsed(t, func(env *settings.Environment) { env.SlackAPIURL = "http://" + addr + "/" })))
+		want(t, rows, "slack", Fail, text)
+	}
+}

@@ -1,0 +1,291 @@
+package markup
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"notifier/internal/term"
+	"notifier/test/kit"
+)
+
+// blockPayloads has each block of Slack's reference with all that Slack reads as mrkdwn in it. The result
+// is the payload itself if want is empty.
+var blockPayloads = []struct{ name, in, want string }{
+	{"actions",
+		`[{"type":"actions","block_id":"b","elements":[
+			{"type":"button","url":"https://ci.example?a=1&b=2","action_id":"deploy","value":"<prod>","style":"danger",
+				"text":{"type":"plain_text","text":"R&D <x>","emoji":true},
+				"confirm":{"title":{"type":"plain_text","text":"?"},"text":{"type":"mrkdwn","text":"<!here>"}}},
+			{"type":"users_select","initial_user":"U1"},
+			{"type":"overflow","options":[{"text":{"type":"plain_text","text":"a"},"value":"1"}]}]}]`,
+		`[{"type":"actions","block_id":"b","elements":[
+			{"type":"button","url":"https://ci.example?a=1&b=2","action_id":"deploy","value":"<prod>","style":"danger",
+				"text":{"type":"plain_text","text":"R&D <x>","emoji":true},
+				"confirm":{"title":{"type":"plain_text","text":"?"},
+					"text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}},
+			{"type":"users_select","initial_user":"U1"},
+			{"type":"overflow","options":[{"text":{"type":"plain_text","text":"a"},"value":"1"}]}]}]`},
+	{"alert",
+		`[{"type":"alert","level":"error","text":{"type":"mrkdwn","text":"<!channel>","verbatim":false}}]`,
+		`[{"type":"alert","level":"error","text":{"type":"mrkdwn","text":"&lt;!channel&gt;","verbatim":true}}]`},
+	{"card",
+		`[{"type":"card","hero_image":{"type":"image","image_url":"https://a.example/x?a&b","alt_text":"<x>"},
+			"title":{"type":"mrkdwn","text":"<@U1>"},"body":{"type":"mrkdwn","text":"a & b"}}]`,
+		`[{"type":"card","hero_image":{"type":"image","image_url":"https://a.example/x?a&b","alt_text":"<x>"},
+			"title":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true},
+			"body":{"type":"mrkdwn","text":"a &amp; b","verbatim":true}}]`},
+	{"carousel",
+		`[{"type":"carousel","elements":[{"type":"card","body":{"type":"mrkdwn","text":"<!here>"}}]}]`,
+		`[{"type":"carousel","elements":[{"type":"card","body":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}]}]`},
+	{"container",
+		`[{"type":"container","child_blocks":[{"type":"section","text":{"type":"mrkdwn","text":"<!here>"}}]}]`,
+		`[{"type":"container","child_blocks":[
+			{"type":"section","text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}]}]`},
+	{"context",
+		`[{"type":"context","elements":[{"type":"mrkdwn","text":"<https://evil.example|bank>"},
+			{"type":"plain_text","text":"<!here>"},{"type":"image","image_url":"https://a.example/x.png","alt_text":"x"}]}]`,
+		`[{"type":"context","elements":[{"type":"mrkdwn","text":"&lt;https://evil.example|bank&gt;","verbatim":true},
+			{"type":"plain_text","text":"<!here>"},{"type":"image","image_url":"https://a.example/x.png","alt_text":"x"}]}]`},
+	{"context actions",
+		`[{"type":"context_actions","elements":[{"type":"feedback_buttons","action_id":"f",
+			"positive_button":{"text":{"type":"plain_text","text":"good"},"value":"1"}}]}]`, ""},
+	{"data table",
+		`[{"type":"data_table","rows":[[{"type":"raw_text","text":"<!here>"},{"type":"raw_number","value":1.50,"text":"1"}]]}]`,
+		""},
+	{"data visualization",
+		`[{"type":"data_visualization","chart":{"type":"bar","series":[{"name":"a&b","data":[1,2.0,12345678901234567890]}]}}]`,
+		""},
+	{"divider", `[{"type":"divider"}]`, ""},
+	{"file", `[{"type":"file","external_id":"ABCD1","source":"remote"}]`, ""},
+	{"header", `[{"type":"header","text":{"type":"plain_text","text":"<!here> & co"},"level":2}]`, ""},
+	{"image",
+		`[{"type":"image","image_url":"https://a.example/x?a=1&b=<2>","alt_text":"a < b","title":{"type":"plain_text","text":"T"}}]`,
+		""},
+	{"input",
+		`[{"type":"input","label":{"type":"plain_text","text":"L"},"element":{"type":"plain_text_input","multiline":true},
+			"hint":{"type":"mrkdwn","text":"<@U1>"}}]`,
+		`[{"type":"input","label":{"type":"plain_text","text":"L"},"element":{"type":"plain_text_input","multiline":true},
+			"hint":{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true}}]`},
+	{"markdown",
+		`[{"type":"markdown","text":"# T\n<!here> [a](https://b.example) **x** <https://c.example> & \u202e<@U1>"}]`,
+		`[{"type":"markdown","text":"# T\n&lt;!here> [a](https://b.example) **x** <https://c.example> & &lt;@U1>"}]`},
+	{"plan and task card",
+		`[{"type":"plan","title":"<x>","tasks":[{"type":"task_card","task_id":"1","title":"t","details":{"type":"rich_text",
+			"elements":[{"type":"rich_text_section","elements":[{"type":"user","user_id":"U1"}]}]}}]}]`,
+		`[{"type":"plan","title":"<x>","tasks":[{"type":"task_card","task_id":"1","title":"t","details":{"type":"rich_text",
+			"elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"@U1"}]}]}}]}]`},
+	{"rich text",
+		`[{"type":"rich_text","elements":[
+			{"type":"rich_text_section","elements":[
+				{"type":"text","text":"<!here> & co","style":{"bold":true}},
+				{"type":"broadcast","range":"channel"},{"type":"user","user_id":"U1","style":{"italic":true}},
+				{"type":"usergroup","usergroup_id":"S1"},{"type":"team","team_id":"T1"},{"type":"user"},
+				{"type":"link","url":"https://a.example?x&y","text":"a"},{"type":"emoji","name":"fire"},
+				{"type":"channel","channel_id":"C1"},{"type":"color","value":"#F405B3"},
+				{"type":"date","timestamp":1720710212,"format":"{date_num}","fallback":"now"}]},
+			{"type":"rich_text_list","style":"bullet","elements":[{"type":"rich_text_section","elements":[
+				{"type":"broadcast","range":"here"}]}]},
+			{"type":"rich_text_quote","elements":[{"type":"broad\u0000cast","range":"here"}]},
+			{"type":"rich_text_preformatted","elements":[{"type":"text","text":"if a < b && c > d {}"}]}]}]`,
+		`[{"type":"rich_text","elements":[
+			{"type":"rich_text_section","elements":[
+				{"type":"text","text":"<!here> & co","style":{"bold":true}},
+				{"type":"text","text":"@channel"},{"type":"text","text":"@U1","style":{"italic":true}},
+				{"type":"text","text":"@S1"},{"type":"text","text":"@T1"},{"type":"text","text":"@"},
+				{"type":"link","url":"https://a.example?x&y","text":"a"},{"type":"emoji","name":"fire"},
+				{"type":"channel","channel_id":"C1"},{"type":"color","value":"#F405B3"},
+				{"type":"date","timestamp":1720710212,"format":"{date_num}","fallback":"now"}]},
+			{"type":"rich_text_list","style":"bullet","elements":[{"type":"rich_text_section","elements":[
+				{"type":"text","text":"@here"}]}]},
+			{"type":"rich_text_quote","elements":[{"type":"text","text":"@here"}]},
+			{"type":"rich_text_preformatted","elements":[{"type":"text","text":"if a < b && c > d {}"}]}]}]`},
+	{"section",
+		`[{"type":"section","text":{"type":"mr\u202ekdwn","text":"<!channel> & *b*"},"expand":true,
+			"fields":[{"type":"mrkdwn","text":"<@U1>"},{"type":"plain_text","text":"<@U1>"}],"accessory":null}]`,
+		`[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!channel&gt; &amp; *b*","verbatim":true},"expand":true,
+			"fields":[{"type":"mrkdwn","text":"&lt;@U1&gt;","verbatim":true},{"type":"plain_text","text":"<@U1>"}],
+			"accessory":null}]`},
+	{"table",
+		`[{"type":"table","column_settings":[null,{"align":"right"}],"rows":[[{"type":"raw_text","text":"<a>"},
+			{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"usergroup","usergroup_id":"S1"}]}]}]]}]`,
+		`[{"type":"table","column_settings":[null,{"align":"right"}],"rows":[[{"type":"raw_text","text":"<a>"},
+			{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"@S1"}]}]}]]}]`},
+	{"video",
+		`[{"type":"video","title":{"type":"plain_text","text":"a & b"},"title_url":"https://v.example","video_url":"https://v.example/1",
+			"thumbnail_url":"https://v.example/t","alt_text":"x","description":{"type":"plain_text","text":"<x>"}}]`,
+		""},
+	{"later than this code", `[{"type":"not_yet_known","deep":{"n":1e400,"body":{"type":"mrkdwn","text":"<!here>"}}}]`,
+		`[{"type":"not_yet_known","deep":{"n":1e400,"body":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}}]`},
+	{"duplicate names", `[{"type":"section","text":{"type":"plain_text","text":"x","type":"mrkdwn","text":"<!here>"}}]`,
+		`[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true}}]`},
+	{"texts that are no strings", `[{"type":"mrkdwn","text":5},{"type":"markdown","text":[]},{"type":{"type":"user"}}]`,
+		`[{"type":"mrkdwn","text":5,"verbatim":true},{"type":"markdown","text":[]},{"type":{"type":"text","text":"@"}}]`},
+}
+
+// attachmentPayloads are blockPayloads for attachments.
+var attachmentPayloads = []struct{ name, in, want string }{
+	{"legacy fields",
+		`[{"color":"#36a64f","mrkdwn_in":["text"],"fallback":"<!here>","pretext":"<!channel>","author_name":"<a>",
+			"author_subname":"<s>","author_link":"https://a.example?x&y","title":"<@U1>","title_link":"https://t.example?x&y",
+			"text":"<https://evil.example|bank> & co","fields":[{"title":"<t>","value":"<!here>","short":false}],
+			"image_url":"https://i.example?x&y","footer":"<f>","ts":1720710212.5}]`,
+		`[{"color":"#36a64f","mrkdwn_in":["text"],"fallback":"&lt;!here&gt;","pretext":"&lt;!channel&gt;",
+			"author_name":"&lt;a&gt;","author_subname":"&lt;s&gt;","author_link":"https://a.example?x&y","title":"&lt;@U1&gt;",
+			"title_link":"https://t.example?x&y","text":"&lt;https://evil.example|bank&gt; &amp; co",
+			"fields":[{"title":"&lt;t&gt;","value":"&lt;!here&gt;","short":false}],
+			"image_url":"https://i.example?x&y","footer":"&lt;f&gt;","ts":1720710212.5}]`},
+	{"actions",
+		`[{"callback_id":"c","actions":[{"name":"deploy","text":"R&D","type":"button","value":"a&b","url":"https://c.example"}]}]`,
+		""},
+	{"confirmation", `[{"actions":[{"confirm":{"text":"<!here> & co"}}]}]`, `[{"actions":[{"confirm":{"text":"&lt;!here&gt; & co"}}]}]`},
+	{"blocks",
+		`[{"color":"good","blocks":[{"type":"section","text":{"type":"mrkdwn","text":"<!here>"},
+			"fields":[{"type":"plain_text","text":"<x>"}]}]}]`,
+		`[{"color":"good","blocks":[{"type":"section","text":{"type":"mrkdwn","text":"&lt;!here&gt;","verbatim":true},
+			"fields":[{"type":"plain_text","text":"<x>"}]}]}]`},
+	{"types of blocks", `[{"type":"mrkdwn","text":"<a>"},{"x":{"type":"user","user_id":"\u202e<b>"}}]`,
+		`[{"type":"mrkdwn","text":"&lt;a&gt;","verbatim":true},{"x":{"type":"text","text":"@&lt;b&gt;"}}]`},
+	{"another structure",
+		`[{"fields":{"0":{"title":"<!here>","value":"<!channel> & co"}},"text":["<!here>"],"later":{"x":["<@U1> & co"]},
+			"blocks":"[{\"type\":\"rich_text\"}]"}]`,
+		`[{"fields":{"0":{"title":"&lt;!here&gt;","value":"&lt;!channel&gt; &amp; co"}},"text":["&lt;!here&gt;"],
+			"later":{"x":["&lt;@U1&gt; & co"]},"blocks":""}]`},
+	{"attachments inside", `[{"attachments":[{"text":"<!here>"}],"x":{"attachments":[{"pretext":"<!here>"}]}}]`,
+		`[{"attachments":[{"text":"&lt;!here&gt;"}],"x":{"attachments":[{"pretext":"&lt;!here&gt;"}]}}]`},
+}
+
+func TestSanitize(t *testing.T) {
+	for _, test := range blockPayloads {
+		checkSanitized(t, "block "+test.name, Blocks, test.in, test.want)
+	}
+	for _, test := range attachmentPayloads {
+		checkSanitized(t, "attachment "+test.name, Attachments, test.in, test.want)
+	}
+	for _, broken := range []string{"", "[", `[{"secret":}]`} {
+		if _, err := Blocks(json.RawMessage(broken)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, expected an error that quotes nothing", broken, err)
+		}
+	}
+}
+
+func checkSanitized(
+	t *testing.T, name string, sanitize func(json.RawMessage) (json.RawMessage, error), in, want string,
+) {
+	t.Helper()
+	if want == "" {
+		want = in
+	}
+	got, err := sanitize(json.RawMessage(in))
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	t.Run(name, func(t *testing.T) { kit.WantJSON(t, got, want) })
+}
+
+// FuzzSanitize looks for a mention in the result. The checker knows no names of fields but "blocks" and
+// "attachments".
+func FuzzSanitize(f *testing.F) {
+	for _, test := range append(blockPayloads, attachmentPayloads...) {
+		f.Add(test.in)
+	}
+	for _, text := range markdownSeeds {
+		block, err := json.Marshal([]any{map[string]any{"type": "markdown", "text": text}})
+		kit.Check(f, err)
+		f.Add(string(block))
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		for _, attachments := range []bool{false, true} {
+			sanitize := Blocks
+			if attachments {
+				sanitize = Attachments
+			}
+			out, err := sanitize(json.RawMessage(in))
+			if err != nil {
+				continue
+			}
+			after := decode(t, string(out))
+			checkShape(t, decode(t, in), after)
+			checkNoMention(t, after, attachments)
+		}
+	})
+}
+
+// decode decodes the first JSON value of a text.
+func decode(t *testing.T, text string) (value any) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	kit.Check(t, decoder.Decode(&value))
+	return value
+}
+
+// checkShape wants the same structure, but for mentions that became text and for verbatim.
+func checkShape(t *testing.T, before, after any) {
+	t.Helper()
+	switch before := before.(type) {
+	case []any:
+		list, ok := after.([]any)
+		if !ok || len(list) != len(before) {
+			t.Fatalf("%v became %v", before, after)
+		}
+		for i := range before {
+			checkShape(t, before[i], list[i])
+		}
+	case map[string]any:
+		object, ok := after.(map[string]any)
+		if !ok {
+			t.Fatalf("%v became %v", before, after)
+		}
+		if text, _ := object["text"].(string); object["type"] == "text" && strings.HasPrefix(text, "@") {
+			return
+		}
+		for name, value := range before {
+			if inner, ok := object[name]; !ok {
+				t.Fatalf("%v lost %q: %v", before, name, object)
+			} else if _, isText := value.(string); name != "verbatim" && !(name == "blocks" && isText) {
+				checkShape(t, value, inner)
+			}
+		}
+	case string:
+		if _, ok := after.(string); !ok {
+			t.Fatalf("%q became %v", before, after)
+		}
+	default:
+		if before != after {
+			t.Fatalf("%v became %v", before, after)
+		}
+	}
+}
+
+// checkNoMention fails if anything in a value notifies people. In attachments, but not in their blocks, no
+// string may have a "<" at all.
+func checkNoMention(t *testing.T, value any, attachment bool) {
+	t.Helper()
+	switch value := value.(type) {
+	case string:
+		if value != term.Message(value) || attachment && strings.ContainsAny(value, "<>") {
+			t.Fatalf("%q came through", value)
+		}
+	case []any:
+		for _, inner := range value {
+			checkNoMention(t, inner, attachment)
+		}
+	case map[string]any:
+		for name, inner := range value {
+			checkNoMention(t, inner, name == "attachments" || attachment && name != "blocks")
+		}
+		text, _ := value["text"].(string)
+		switch value["type"] {
+		case "broadcast", "user", "usergroup", "team":
+			t.Fatalf("%v notifies people", value)
+		case "mrkdwn":
+			if value["verbatim"] != true || strings.ContainsAny(text, "<>") {
+				t.Fatalf("%v may notify people", value)
+			}
+		case "markdown":
+			checkMarkdown(t, text)
+		}
+	}
+}

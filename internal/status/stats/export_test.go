@@ -1,4 +1,0 @@
-package stats
-
-// DecodeFlushed is decodeFlushed, for tests.
-var DecodeFlushed = decodeFlushed
