@@ -122,7 +122,8 @@ func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
 			instead[f.variable] = cmd.String(f.flag)
 		}
 	}
-	limits, err := settings.LoadLimits(instead)
+	loaded, err := settings.LoadWith(instead, settings.GroupLimits)
+	limits := loaded.Store
 	var problems *settings.Problems
 	if errors.As(err, &problems) {
 		for _, f := range limitFlags {

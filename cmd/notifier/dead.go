@@ -87,10 +87,11 @@ func withDeadLetters(
 	name string,
 	do func(ctx context.Context, s settings.NATS, stream *letters.Stream) error,
 ) error {
-	s, err := settings.LoadNATS()
+	loaded, err := settings.Load(settings.GroupNATS)
 	if err != nil {
 		return err
 	}
+	s := loaded.NATS
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	connection, err := s.Connect(s.URL, append(s.OperatorOptions(name), endOnDenial(cancel))...)

@@ -52,10 +52,11 @@ type deadDelete struct {
 }
 
 func (d *deadDelete) start(ctx context.Context, s settings.NATS, stream *letters.Stream) error {
-	subject, err := settings.LoadDeadLetterSubject(s.Stream, s.Pattern)
+	with, err := settings.Load(settings.GroupNATS, "DEAD_LETTER_SUBJECT")
 	if err != nil {
 		return err
 	}
+	subject := with.DeadLetter
 	return d.run(ctx, ctx, stream, func(letter *letters.Letter) (deadDone, error) {
 		return deleteLetter(ctx, stream, subject, letter)
 	})

@@ -37,11 +37,16 @@ Example:
 			if err := cmdline.NoArguments(cmd); err != nil {
 				return err
 			}
-			addr, token, err := settings.LoadAdmin()
+			s, err := settings.Load("ADMIN_ADDR")
 			if err != nil {
 				return err
 			}
-			return healthcheck(ctx, addr, token, cmd.Root().Writer)
+			if s.AdminAddr == "" {
+				problems := &settings.Problems{}
+				problems.Add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
+				return problems
+			}
+			return healthcheck(ctx, s.AdminAddr, s.AdminToken, cmd.Root().Writer)
 		},
 	}
 }

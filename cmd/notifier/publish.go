@@ -230,11 +230,11 @@ func categoryFlag(cmd *cli.Command) (string, error) {
 	if category == "" && cmd.IsSet("category") {
 		return "", cmdline.Usage(cmd, `-category "", expected a category such as errors`)
 	}
-	subject, err := settings.LoadSubject()
+	loaded, err := settings.Load("NATS_SUBJECT")
 	if err != nil {
 		return category, nil
 	}
-	return category, repeatsPrefix(subject, category)
+	return category, repeatsPrefix(loaded.NATS.Pattern, category)
 }
 
 // repeatsPrefix rejects a category, or a pattern of categories, that is named by its whole subject:

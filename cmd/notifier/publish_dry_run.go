@@ -25,10 +25,12 @@ const fallbackID = "-"
 
 // dryRun reads the payloads as a worker with the settings of this process would, and connects to nothing.
 func dryRun(ctx context.Context, request publishRequest, root *cli.Command) error {
-	rules, slack, err := settings.LoadEvents()
+	s, err := settings.Load(
+		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_ROUTES", "SLACK_MARKUP")
 	if err != nil {
 		return err
 	}
+	rules, slack := s.Events, s.Slack
 	subject, err := request.subject(rules.Pattern)
 	if err != nil {
 		return err

@@ -24,10 +24,11 @@ import (
 
 // publish connects to NATS, publishes the requested events and, with -wait, prints the outcome.
 func publish(ctx context.Context, request publishRequest, root *cli.Command) error {
-	s, err := settings.LoadNATS()
+	loaded, err := settings.Load(settings.GroupNATS)
 	if err != nil {
 		return err
 	}
+	s := loaded.NATS
 	subject, err := request.subject(s.Pattern)
 	if err != nil {
 		return err

@@ -28,10 +28,11 @@ type recordSource struct {
 // readRecords connects to NATS and calls read. The context of read also ends if the server denies a request.
 // readRecords returns a *settings.Problems if the settings are invalid.
 func readRecords(ctx context.Context, name string, read func(context.Context, recordSource) error) error {
-	s, err := settings.LoadNATS()
+	loaded, err := settings.Load(settings.GroupNATS)
 	if err != nil {
 		return err
 	}
+	s := loaded.NATS
 	place, err := recent.NewPlace(s.Stream, s.Pattern)
 	if err != nil {
 		return fmt.Errorf("outcomes are not recorded: %w", err)

@@ -88,20 +88,21 @@ func parseStatus(cmd *cli.Command) (statusView, error) {
 
 // withStore opens the Redis and the limits of the settings, and closes them when do returns.
 func withStore(do func(store app.Store) error) error {
-	s, err := settings.LoadStore()
+	s, err := settings.Load(settings.GroupRedis, settings.GroupLimits)
 	if err != nil {
 		return err
 	}
-	return openStore(s, config.Deciding{Rules: s.Limits, Dedupe: s.Dedupe}, do)
+	return openStore(s.Store, config.Deciding{Rules: s.Store.Limits, Dedupe: s.Store.Dedupe}, do)
 }
 
 // withConfig is withStore with the other settings that decide about events, such as SLACK_ROUTES.
 func withConfig(do func(store app.Store) error) error {
-	s, own, err := settings.LoadDeciding()
+	s, err := settings.Load(settings.GroupRedis, settings.GroupLimits,
+		"NATS_SUBJECT", "NATS_STREAM", "NATS_CONSUMER", "SLACK_CHANNEL", "SLACK_ROUTES")
 	if err != nil {
 		return err
 	}
-	return openStore(s, own, do)
+	return openStore(s.Store, s.Deciding(), do)
 }
 
 func openStore(s settings.Store, own config.Deciding, do func(store app.Store) error) error {

@@ -97,12 +97,12 @@ func redisError(err error) error {
 
 // running returns the settings of the running replicas or, if none runs, of this process.
 func (s steer) running(ctx context.Context) ([]config.Deciding, error) {
-	subject, err := settings.LoadSubject()
+	loaded, err := settings.Load("NATS_SUBJECT")
 	if err != nil {
 		return nil, err
 	}
 	source := s.store.Status
-	source.Own.Subject = subject
+	source.Own.Subject = loaded.NATS.Pattern
 	all, err := source.Running(ctx)
 	if err != nil {
 		return nil, redisError(err)

@@ -50,12 +50,6 @@ type Store struct {
 	Dedupe    time.Duration // an id that was sent within it is not sent again
 }
 
-// Load reads and checks all settings. Errors are *Problems.
-func Load() (Settings, error) {
-	settings, _, err := LoadWithOrigins()
-	return settings, err
-}
-
 // LoadWithOrigins is Load, and returns where each setting came from, in the order of docs/configuration.md.
 func LoadWithOrigins() (Settings, []Origin, error) {
 	problems := &Problems{}
@@ -68,74 +62,6 @@ func LoadWithOrigins() (Settings, []Origin, error) {
 		}
 	}
 	return settings, origins, problems.Err()
-}
-
-// LoadNATS reads and checks only the settings of a NATS client. Errors are *Problems.
-func LoadNATS() (NATS, error) {
-	problems := &Problems{}
-	n := parseNATS(Read(problems), problems)
-	return n, problems.Err()
-}
-
-// LoadStore reads and checks only the settings of Store. Errors are *Problems.
-func LoadStore() (Store, error) {
-	problems := &Problems{}
-	env := Read(problems)
-	var store Store
-	parseRedis(env, problems, &store, 0)
-	parseLimits(env, problems, &store)
-	if err := problems.Err(); err != nil {
-		store.close()
-		return Store{}, err
-	}
-	return store, nil
-}
-
-// LoadLimits reads and checks only the limits and the dedupe window, and returns no Redis client. A value in
-// instead replaces the variable of this name, which is then ignored. Errors are *Problems.
-func LoadLimits(instead map[string]string) (Store, error) {
-	all := &Problems{}
-	env := Read(all)
-	var variables []string
-	for variable, field := range limitVariables(&env) {
-		if value, replaced := instead[variable]; replaced {
-			*field = value
-		} else {
-			variables = append(variables, variable)
-		}
-	}
-	problems := all.about(variables)
-	problems.judge(env)
-	var store Store
-	parseLimits(env, problems, &store)
-	return store, problems.Err()
-}
-
-// LoadSubject reads and checks only which subjects workers read. Errors are *Problems.
-func LoadSubject() (event.Pattern, error) {
-	all := &Problems{}
-	source := parseSource(Read(all), all)
-	return source.Pattern, all.about([]string{"NATS_SUBJECT"}).Err()
-}
-
-// LoadAdmin reads and checks only the address of a worker's admin server. It also returns the server's token,
-// or "" if the token is unset or unreadable. Errors are *Problems.
-func LoadAdmin() (addr, token string, err error) {
-	all := &Problems{}
-	env := Read(all)
-	problems := all.about([]string{"ADMIN_ADDR"})
-	if addr = env.AdminAddr; problems.unreadable("ADMIN_ADDR") {
-		return "", "", problems.Err()
-	}
-	if addr == "" {
-		problems.Add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
-	} else {
-		checkAddr(problems, "ADMIN_ADDR", addr)
-	}
-	if isAdminToken(env.AdminToken) {
-		token = env.AdminToken
-	}
-	return addr, token, problems.Err()
 }
 
 // Parse converts the texts to values and adds the invalid ones to problems. If problems is still empty, the
