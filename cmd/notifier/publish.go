@@ -30,8 +30,8 @@ import (
 const (
 	maxPayload = 64 << 20 // bytes; no NATS server accepts more
 
-	// maxInFlight bounds the events without an acknowledgement: enough for 10,000 events in five seconds over a
-	// slow network, few enough to hold in memory.
+	// maxInFlight bounds the events without an acknowledgement: enough for 10,000 events in five seconds over
+	// a slow network, few enough to hold in memory.
 	maxInFlight = 100
 
 	// ackGrace bounds the wait for acknowledgements after an interruption.
@@ -109,7 +109,8 @@ func parsePublication(cmd *cli.Command) (publication, error) {
 	case len(arguments) > 2 && slices.Contains(arguments[1:], "-"):
 		return p, cmdline.Usage(cmd, "both PAYLOAD and - (standard input), expected one of them")
 	case len(arguments) > 2:
-		return p, cmdline.Usagef(cmd, "unexpected argument %q; put a PAYLOAD of several words in quotes", arguments[2])
+		return p, cmdline.Usagef(cmd, "unexpected argument %q; put a PAYLOAD of several words in quotes",
+			arguments[2])
 	case p.count < 1:
 		return p, cmdline.Usagef(cmd, "-n %d, expected 1 or more", p.count)
 	case p.lines && cmd.IsSet("n"):
@@ -170,9 +171,11 @@ func parseHeader(cmd *cli.Command) (nats.Header, error) {
 		reserved := strings.HasPrefix(lower, "nats-") || strings.HasPrefix(lower, "notifier-")
 		switch {
 		case !found || !outcome.PublishableHeader(name) || strings.ContainsFunc(value, unicode.IsControl):
-			return nil, cmdline.Usagef(cmd, `-header %q, expected a line such as "Content-Type: text/plain"`, line)
+			return nil, cmdline.Usagef(cmd, `-header %q, expected a line such as "Content-Type: text/plain"`,
+				line)
 		case reserved && !strings.EqualFold(name, outcome.HeaderSource):
-			return nil, cmdline.Usagef(cmd, "-header %s is reserved for NATS and notifier; -id sets the id of the event", name)
+			return nil, cmdline.Usagef(cmd,
+				"-header %s is reserved for NATS and notifier; -id sets the id of the event", name)
 		}
 		header[name] = append(header[name], value)
 	}
@@ -275,7 +278,7 @@ func publish(ctx context.Context, p publication, cmd *cli.Command) error {
 		return err
 	}
 	w := publisher{
-		publication: p, pattern: s.Pattern, subject: subject,
+		request: p, pattern: s.Pattern, subject: subject,
 		out: cmd.Root().Writer, json: cmd.Bool("json"), wait: cmd.Bool("wait"),
 	}
 	if !p.lines {
@@ -307,8 +310,9 @@ func publish(ctx context.Context, p publication, cmd *cli.Command) error {
 	return showOutcomes(ctx, outcomes, w.awaited, cmd)
 }
 
-// connectPublisher connects with an inbox prefix that the user may subscribe to: the publishers', the operators'
-// (docker compose run publish) or the client's default. It calls denied if the server denies a later operation.
+// connectPublisher connects with an inbox prefix that the user may subscribe to: the prefix of publishers, of
+// operators ("docker compose run publish") or of any client. Later it calls denied if the server denies
+// something.
 func connectPublisher(s settings.NATS, denied context.CancelCauseFunc) (*nats.Conn, error) {
 	const name = "notifier publish"
 	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
@@ -340,13 +344,13 @@ func connectPublisher(s settings.NATS, denied context.CancelCauseFunc) (*nats.Co
 		})
 		return connection, nil
 	}
-	return nil, fmt.Errorf("NATS: no permission to receive acknowledgements; allow this user to subscribe to %s.> "+
-		"(docs/security.md)", settings.PublisherInbox)
+	return nil, fmt.Errorf("NATS: no permission to receive acknowledgements; "+
+		"allow this user to subscribe to %s.> (docs/security.md)", settings.PublisherInbox)
 }
 
 // publisher publishes the events of one command in their order, without waiting for each acknowledgement.
 type publisher struct {
-	publication
+	request    publication
 	js         jetstream.JetStream
 	pattern    event.Pattern
 	subject    string
@@ -354,9 +358,9 @@ type publisher struct {
 	json, wait bool
 
 	inFlight []flight // the oldest first
-	count    int      // stored events, without duplicates
+	stored   int      // without duplicates
 	last     publishedEvent
-	awaited  []publishedEvent // stored events, with -wait
+	awaited  []publishedEvent // with -wait
 }
 
 // flight is an event that is not acknowledged yet.
@@ -373,21 +377,21 @@ type publishedEvent struct {
 	Subject   string `json:"subject"`
 	Stream    string `json:"stream"`
 	StreamSeq uint64 `json:"stream_seq"`
-	Duplicate bool   `json:"duplicate,omitempty"` // the stream had an event with this id, at this sequence
+	Duplicate bool   `json:"duplicate,omitempty"` // StreamSeq is an earlier event with this id
 }
 
-// run publishes the payloads until they end, one is rejected, the stream refuses one, or ctx ends. Then it waits
-// for the outstanding acknowledgements. The error is about the first event that was not stored.
+// run publishes the payloads until they end, one is rejected, the stream refuses one, or ctx ends. Then it
+// waits for the outstanding acknowledgements. The error is about the first event that was not stored.
 func (w *publisher) run(ctx context.Context, payloads <-chan payload) error {
 	var refused, stopped error
 	afterRefused := 0 // events that were stored although the stream refused one before them
 	var giveUp <-chan time.Time
 	done := ctx.Done()
 	for payloads != nil || len(w.inFlight) > 0 {
-		var stored <-chan *jetstream.PubAck
+		var acknowledged <-chan *jetstream.PubAck
 		var failed <-chan error
 		if len(w.inFlight) > 0 {
-			stored, failed = w.inFlight[0].ack.Ok(), w.inFlight[0].ack.Err()
+			acknowledged, failed = w.inFlight[0].ack.Ok(), w.inFlight[0].ack.Err()
 		}
 		source := payloads
 		if len(w.inFlight) == maxInFlight {
@@ -401,7 +405,7 @@ func (w *publisher) run(ctx context.Context, payloads <-chan payload) error {
 			if !more || stopped != nil {
 				payloads = nil
 			}
-		case ack := <-stored:
+		case ack := <-acknowledged:
 			if refused != nil {
 				afterRefused++
 			}
@@ -416,8 +420,8 @@ func (w *publisher) run(ctx context.Context, payloads <-chan payload) error {
 			}
 		case <-done:
 			if cause := context.Cause(ctx); errors.Is(cause, nats.ErrPermissionViolation) {
-				return fmt.Errorf("%w; docs/security.md has the permissions of a publisher, and under compose "+
-					"\"docker compose run --rm publish\" has them", cause)
+				return fmt.Errorf("%w; docs/security.md has the permissions of a publisher, "+
+					"and under compose \"docker compose run --rm publish\" has them", cause)
 			}
 			payloads, done = nil, nil
 			stopped = errors.New("interrupted")
@@ -456,10 +460,10 @@ func (w *publisher) send(next payload) error {
 	return nil
 }
 
-// message makes the message of an event and returns its id. It rejects a payload that no worker would accept, while
-// the author can still correct it. Workers check sizes, channels and limits, which depend on their settings.
+// message makes the message of an event and returns its id. It rejects a payload that no worker would accept,
+// while the author can still correct it. Sizes, channels and costs depend on the settings of the workers.
 func (w *publisher) message(data []byte) (message *nats.Msg, id string, err error) {
-	message = &nats.Msg{Subject: w.subject, Header: maps.Clone(w.header), Data: data}
+	message = &nats.Msg{Subject: w.subject, Header: maps.Clone(w.request.header), Data: data}
 	newID := strings.ToLower(rand.Text()[:16])
 	decoded, rejection := event.Decode(event.Message{
 		Subject: w.subject, Header: message.Header, Data: data, FallbackID: newID, Published: time.Now(),
@@ -485,11 +489,11 @@ func (w *publisher) land() flight {
 // keep counts a stored event and shows it with -json, unless its outcome is to be shown.
 func (w *publisher) keep(f flight, ack *jetstream.PubAck) error {
 	w.last = publishedEvent{
-		EventID: f.id, Category: w.category, Subject: w.subject, Stream: ack.Stream,
+		EventID: f.id, Category: w.request.category, Subject: w.subject, Stream: ack.Stream,
 		StreamSeq: ack.Sequence, Duplicate: ack.Duplicate,
 	}
 	if !ack.Duplicate {
-		w.count++
+		w.stored++
 	}
 	switch {
 	case w.wait:
@@ -500,15 +504,15 @@ func (w *publisher) keep(f flight, ack *jetstream.PubAck) error {
 	return nil
 }
 
-// explain says what to do about an event that was not stored.
+// explain adds advice to the error of an event that was not stored.
 func (w *publisher) explain(err error) error {
 	var refused *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("no stream stores %s; the first \"notifier serve\" creates it", w.subject)
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Description, "maximum "):
-		return fmt.Errorf("the stream of %s is full (%s); publish again when workers have read it, or raise its "+
-			"limits: \"notifier check\" shows them", w.subject, refused.Description)
+		return fmt.Errorf("the stream of %s is full (%s); publish again when workers have read it, "+
+			"or raise its limits: \"notifier check\" shows them", w.subject, refused.Description)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return fmt.Errorf("payload with headers has more than the %d bytes that the server accepts",
 			w.js.Conn().MaxPayload())
@@ -523,8 +527,8 @@ func (w *publisher) summary() error {
 	if w.json {
 		return nil
 	}
-	text := fmt.Sprintf("%d published to %s\n", w.count, w.subject)
-	single := w.last.Stream != "" && !w.lines && w.publication.count == 1
+	text := fmt.Sprintf("%d published to %s\n", w.stored, w.subject)
+	single := w.last.Stream != "" && !w.request.lines && w.request.count == 1
 	switch {
 	case single && w.last.Duplicate:
 		text = fmt.Sprintf("%s: duplicate, id %q was published before: event %d of stream %s\n",

@@ -20,7 +20,8 @@ import (
 	"notifier/internal/term"
 )
 
-// dryRun shows the messages that a worker with the settings of this process would post. It connects to nothing.
+// dryRun shows the messages that a worker with the settings of this process would post. It connects to
+// nothing.
 func dryRun(ctx context.Context, p publication, cmd *cli.Command) error {
 	s, err := settings.Load(
 		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_ROUTES", "SLACK_MARKUP")
@@ -116,7 +117,7 @@ func preview(m event.Message, rules event.Rules, slack slackout.Config) (dryRunE
 	return shown, nil
 }
 
-// show writes the event: the message to standard output, or the reason why there is none to standard error.
+// show writes the message to standard output, or the reason why it cannot be sent to standard error.
 func (d dryRunEvent) show(cmd *cli.Command, from payload) error {
 	root := cmd.Root()
 	if cmd.Bool("json") {

@@ -45,14 +45,16 @@ func openOutcomes(ctx context.Context, connection *nats.Conn, s settings.NATS) (
 	return o, nil
 }
 
-// unreadable explains why outcomes cannot be read. The cause of ctx, such as a denial, explains more than err.
+// unreadable explains why outcomes cannot be read. The cause of ctx, such as a denial, explains more than
+// err.
 func (o outcomeSource) unreadable(ctx context.Context, err error) error {
 	err = cmp.Or(context.Cause(ctx), err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted")
 	case errors.Is(err, nats.ErrPermissionViolation):
-		return fmt.Errorf("-wait may not read stream %s: %w; docs/publishing.md names the permission", o.stream, err)
+		return fmt.Errorf("-wait may not read stream %s: %w; docs/publishing.md names the permission",
+			o.stream, err)
 	}
 	return fmt.Errorf("-wait cannot read stream %s: %w", o.stream, err)
 }
@@ -79,7 +81,8 @@ func showOutcomes(ctx context.Context, o outcomeSource, events []publishedEvent,
 		unsent = unsent || record.Outcome != outcome.Sent
 	}
 	if len(missing) > 0 && failed == nil {
-		failed = fmt.Errorf("no outcome of %s after %s: still waiting, or not recorded; try \"notifier why %s\"",
+		failed = fmt.Errorf(
+			"no outcome of %s after %s: still waiting, or not recorded; try \"notifier why %s\"",
 			term.Count(len(missing), "event"), timeout, term.Printable(missing[0]))
 	}
 	write := writeRecords
@@ -122,7 +125,9 @@ func (o outcomeSource) await(
 
 // find returns the outcome of an event, if it is recorded. A redelivered event may have two: the second is a
 // duplicate of the first.
-func (o outcomeSource) find(ctx context.Context, e publishedEvent) (found outcome.Record, ok bool, err error) {
+func (o outcomeSource) find(
+	ctx context.Context, e publishedEvent,
+) (found outcome.Record, ok bool, err error) {
 	records, err := o.reader.Of(ctx, e.EventID, e.Category)
 	for _, r := range records {
 		if r.StreamSeq == e.StreamSeq && (!ok || found.Reason == outcome.Duplicate) {

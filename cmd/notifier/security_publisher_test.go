@@ -17,7 +17,8 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, securityBlock(t, "nats"))
 	refused := make(chan error, 10)
-	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(
+		func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	kit.Check(t, err)
 	defer publisher.Close()
 	for _, subject := range []string{
@@ -27,7 +28,10 @@ func TestSecurityNATSPublisher(t *testing.T) {
 		kit.Check(t, publisher.Publish(subject, nil))
 		wantRefused(t, refused, subject)
 	}
-	for _, subject := range []string{"_NOTIFIER.NOTIFY.worker.>", "_NOTIFIER.>", "_INBOX.>", "_INBOX.x.1", "notify.>", "notify-dead.>", ">"} {
+	for _, subject := range []string{
+		"_NOTIFIER.NOTIFY.worker.>", "_NOTIFIER.>", "_INBOX.>", "_INBOX.x.1", "notify.>", "notify-dead.>",
+		">",
+	} {
 		if _, err := publisher.Subscribe(subject, func(*nats.Msg) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +60,8 @@ func TestSecurityNATSPublishDenied(t *testing.T) {
 	runToEnd(t, env, exitDone, "publish", "billing.refunds", "a refund failed")
 }
 
-// TestPublishFindsItsInbox: publish receives acknowledgements wherever its user may subscribe: to the inboxes of
-// publishers, of operators or of any client. Without any of them it publishes nothing and says so.
+// TestPublishFindsItsInbox: publish receives acknowledgements wherever its user may subscribe: to the inboxes
+// of publishers, of operators or of any client. Without any of them it publishes nothing and says so.
 func TestPublishFindsItsInbox(t *testing.T) {
 	t.Parallel()
 	const documented = `subscribe: {allow: ["_INBOX_publisher.>"]}`
