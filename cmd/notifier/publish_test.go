@@ -136,6 +136,28 @@ func TestRefusedLine(t *testing.T) {
 	}
 }
 
+// TestUnansweredEventIsNotPublishedAgain: an event without a stream is not tried again, behind the next ones.
+func TestUnansweredEventIsNotPublishedAgain(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	env := fakeStream(t, func(m *nats.Msg) {
+		received.Add(1)
+		if string(m.Data) == "two" {
+			acknowledge(m, 1)
+			return
+		}
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"503"}}}) // the server's: no responders
+	})
+	p := publishLines(t, env, strings.NewReader("one\ntwo\n"))
+	p.ends(t, exitFailed)
+	if !strings.HasPrefix(p.errOut.String(), "notifier: line 1: no stream stores notify.errors; ") {
+		t.Errorf("%q", p.errOut.String())
+	}
+	if got := received.Load(); got > 2 {
+		t.Errorf("%d events were published, expected at most 2", got)
+	}
+}
+
 // TestRefusedWhileNobodyTypes: a refusal ends a publisher that waits for the next line.
 func TestRefusedWhileNobodyTypes(t *testing.T) {
 	t.Parallel()
