@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,24 +16,27 @@ func TestLinesArePayloads(t *testing.T) {
 	t.Parallel()
 	const input = "\uFEFFone\r\n\n \t\n{\"text\":\n  two & three\nlast"
 	want := []payload{
-		{text: "\uFEFFone", line: 1}, {text: `{"text":`, line: 4}, {text: "  two & three", line: 5},
-		{text: "last", line: 6},
+		{data: []byte("\uFEFFone"), line: 1}, {data: []byte(`{"text":`), line: 4},
+		{data: []byte("  two & three"), line: 5}, {data: []byte("last"), line: 6},
 	}
 	for name, in := range map[string]io.Reader{
 		"at once":      strings.NewReader(input),
 		"byte by byte": iotest.OneByteReader(strings.NewReader(input)),
 		"with its end": iotest.DataErrReader(strings.NewReader(input)),
 	} {
-		read := publishRequest{input: true}.payloads(t.Context(), in)
-		i := 0
-		for got := range read {
-			if i >= len(want) || got != want[i] {
-				t.Errorf("%s: payload %d is %+v, expected those of %+v", name, i, got, want)
-			}
-			i++
+		var got []payload
+		for next := range readLines(in) {
+			got = append(got, next)
 		}
-		if i != len(want) {
-			t.Errorf("%s: %d payloads, expected %d", name, i, len(want))
+		if len(got) != len(want) {
+			t.Errorf("%s: %d payloads, expected %d", name, len(got), len(want))
+			continue
+		}
+		for i := range want {
+			same := string(got[i].data) == string(want[i].data) && got[i].line == want[i].line
+			if !same || got[i].err != nil {
+				t.Errorf("%s: payload %d is %+v, expected %+v", name, i, got[i], want[i])
+			}
 		}
 	}
 }
@@ -50,31 +52,46 @@ func (e *endless) Read(buffer []byte) (int, error) {
 	return len(buffer), nil
 }
 
-// TestEndlessPayload: an endless payload is rejected at the limit and never fully held in memory.
+// TestEndlessPayload: a line and a file are rejected at the limit and never fully held in memory.
 func TestEndlessPayload(t *testing.T) {
 	t.Parallel()
 	in := &endless{}
-	input := io.MultiReader(strings.NewReader("one\n"), in)
 	var last payload
-	for last = range (publishRequest{input: true}).payloads(t.Context(), input) {
-		if last.err == nil && last.text != "one" {
-			t.Errorf("%.10q", last.text)
+	for last = range readLines(io.MultiReader(strings.NewReader("one\n"), in)) {
+		if last.err == nil && string(last.data) != "one" {
+			t.Errorf("%.10q", last.data)
 		}
 	}
-	const want = "standard input: line 2: is longer than 67108864 bytes"
-	if !errors.Is(last.err, errTooLong) || last.failed(last.err).Error() != want {
-		t.Errorf("%v, expected %q", last.failed(last.err), want)
+	const want = "line 2: longer than 67108864 bytes"
+	if last.err == nil || last.at(last.err).Error() != want {
+		t.Errorf("%v, expected %q", last.err, want)
 	}
-	if in.read > 2*longestPayload {
+	if in.read > 2*maxPayload {
 		t.Errorf("%d bytes were read", in.read)
 	}
 	name := filepath.Join(t.TempDir(), "large")
 	file, err := os.Create(name)
 	kit.Check(t, err)
-	kit.Check(t, file.Truncate(longestPayload+1))
+	kit.Check(t, file.Truncate(maxPayload+1))
 	kit.Check(t, file.Close())
-	_, err = readPayload(name)
-	if !errors.Is(err, errTooLong) || !strings.Contains(err.Error(), "large is longer than") {
-		t.Errorf("%v", err)
+	_, err = readPayload("@" + name)
+	if err == nil || !strings.Contains(err.Error(), "large has more than 67108864 bytes, ") {
+		t.Errorf("%v, expected that it is too large", err)
+	}
+}
+
+// TestBrokenInput: an input that cannot be read is an error of its line.
+func TestBrokenInput(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for next := range readLines(io.MultiReader(strings.NewReader("one\n"), iotest.ErrReader(os.ErrClosed))) {
+		if next.err != nil {
+			got = append(got, next.at(next.err).Error())
+			continue
+		}
+		got = append(got, string(next.data))
+	}
+	if want := "one|line 2: file already closed"; strings.Join(got, "|") != want {
+		t.Errorf("%q, expected %q", got, want)
 	}
 }

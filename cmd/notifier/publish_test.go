@@ -1,68 +1,238 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
 
-// TestPublishInterrupted: Ctrl-C ends a publisher at once, whatever it waits for, and it says how far it
-// came.
-func TestPublishInterrupted(t *testing.T) {
+// publishLines runs "notifier publish errors - FLAG..." on an input.
+func publishLines(t *testing.T, env map[string]string, in io.Reader, flags ...string) *process {
+	t.Helper()
+	command := exec.Command("notifier", append([]string{"publish", "errors", "-"}, flags...)...)
+	command.Stdin = in
+	return startCommand(t, command, env)
+}
+
+// TestLinesArePublishedInOrder: many lines end up in the stream in their order, each once.
+func TestLinesArePublishedInOrder(t *testing.T) {
 	t.Parallel()
+	js, env := startWithStreams(t)
+	const lines = 10_000
+	var in bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&in, "line %d\n", i+1)
+	}
+	p := publishLines(t, env, &in)
+	p.ends(t, exitDone)
+	if p.out.String() != "10000 published to notify.errors\n" || messages(t, js, "NOTIFY") != lines {
+		t.Errorf("%q and %d events", p.out.String(), messages(t, js, "NOTIFY"))
+	}
+	consumer, err := js.OrderedConsumer(t.Context(), "NOTIFY", jetstream.OrderedConsumerConfig{})
+	kit.Check(t, err)
+	batch, err := consumer.Fetch(lines)
+	kit.Check(t, err)
+	n := 0
+	for message := range batch.Messages() {
+		n++
+		if want := fmt.Sprintf("line %d", n); string(message.Data()) != want {
+			t.Fatalf("event %d is %q, expected %q", n, message.Data(), want)
+		}
+	}
+	if n != lines {
+		t.Errorf("%d events were read: %v", n, batch.Error())
+	}
+}
+
+// fakeStream starts a NATS server without a stream. A function receives the events of notify.errors.
+func fakeStream(t *testing.T, read func(*nats.Msg)) map[string]string {
+	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
 	kit.Check(t, err)
-	defer server.Close()
+	t.Cleanup(func() { _ = server.Close() })
 	connection, err := nats.Connect(server.URL())
 	kit.Check(t, err)
-	defer connection.Close()
-	createStreams(t, kit.JetStream(t, server.URL()))
+	t.Cleanup(connection.Close)
+	_, err = connection.Subscribe("notify.errors", read)
+	kit.Check(t, err)
+	kit.Check(t, connection.Flush())
+	return map[string]string{"NATS_URL": server.URL()}
+}
+
+func acknowledge(m *nats.Msg, seq int) {
+	_ = m.Respond(fmt.Appendf(nil, `{"stream":"NOTIFY","seq":%d}`, seq))
+}
+
+const refusal = `{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`
+
+// TestUnacknowledgedEventsAreBounded: events do not wait for each other's acknowledgement, but at most
+// maxInFlight of them are without one.
+func TestUnacknowledgedEventsAreBounded(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	env := fakeStream(t, func(*nats.Msg) { received.Add(1) }) // without an acknowledgement
+	p := publishLines(t, env, strings.NewReader(strings.Repeat("disk full\n", 10*maxInFlight)))
+	p.ends(t, exitFailed)
+	if got := received.Load(); got != maxInFlight || p.out.String() != "0 published to notify.errors\n" {
+		t.Errorf("%d events were published and %q, expected %d", got, p.out.String(), maxInFlight)
+	}
+	const want = "notifier: line 1: whether the event was stored is unknown: "
+	if !strings.HasPrefix(p.errOut.String(), want) {
+		t.Errorf("%q, expected %q", p.errOut.String(), want)
+	}
+}
+
+// TestRefusedLine: a refused line is named, with the number of events that were stored.
+func TestRefusedLine(t *testing.T) {
+	t.Parallel()
+	const full = "notifier: line 3: the stream of notify.errors is full (maximum bytes exceeded); " +
+		"publish again when workers have read it, or raise its limits: \"notifier check\" shows them"
 	for name, test := range map[string]struct {
-		arguments []string
-		typed     string
+		refused     []int
+		out, errOut string
 	}{
-		"while nobody types":            {[]string{"-"}, "disk full\n"},
-		"while the rate makes it wait":  {[]string{"-n", "1000", "-rate", "0.001"}, ""},
-		"while lines wait for the rate": {[]string{"-rate", "0.001", "-"}, "disk full\ndisk full\n"},
+		"the last":             {[]int{3, 4}, "2 published", full + "\n"},
+		"one between":          {[]int{3}, "3 published", full + "; 1 after it were stored\n"},
+		"the first is named":   {[]int{3, 4, 5}, "2 published", full + "\n"},
+		"a bad line behind it": {[]int{3}, "3 published", full + "; 1 after it were stored\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inbox := "_INBOX_" + strings.ReplaceAll(name, " ", "_")
-			acknowledged, err := connection.SubscribeSync(inbox + ".>")
-			kit.Check(t, err)
-			defer func() { _ = acknowledged.Unsubscribe() }()
-			kit.Check(t, connection.Flush())
-			interrupted := func() (out *output) {
-				command := exec.Command("notifier", append([]string{"publish", "errors", "-inbox-prefix", inbox}, test.arguments...)...)
-				keyboard, err := command.StdinPipe()
-				kit.Check(t, err)
-				defer keyboard.Close()
-				p := startCommand(t, command, map[string]string{"NATS_URL": server.URL()})
-				_, err = io.WriteString(keyboard, test.typed)
-				kit.Check(t, err)
-				_, err = acknowledged.NextMsg(kit.Patience)
-				kit.Check(t, err)
-				p.terminate(t)
-				p.ends(t, exitFailed)
-				if got := p.errOut.String(); got != "notifier: interrupted\n" {
-					t.Errorf("%q on stderr, expected that it was interrupted", got)
+			t.Parallel()
+			var waiting []*nats.Msg
+			env := fakeStream(t, func(m *nats.Msg) {
+				if waiting = append(waiting, m); len(waiting) < 4 {
+					return
 				}
-				return &p.out
-			}
-			// It may be interrupted before it has seen the acknowledgement.
-			kit.Eventually(t, "it says how far it came", func() bool {
-				return len(interrupted().lines("1 published to notify.errors")) == 1
+				for i, m := range waiting {
+					answer := fmt.Appendf(nil, `{"stream":"NOTIFY","seq":%d}`, i+1)
+					for _, refused := range test.refused {
+						if refused == i+1 {
+							answer = []byte(refusal)
+						}
+					}
+					_ = m.Respond(answer)
+				}
 			})
+			in := "one\ntwo\nthree\nfour\n"
+			if strings.HasPrefix(name, "a bad line") {
+				in += "{\n"
+			}
+			p := publishLines(t, env, strings.NewReader(in))
+			p.ends(t, exitFailed)
+			if p.errOut.String() != test.errOut || p.out.String() != test.out+" to notify.errors\n" {
+				t.Errorf("%q %q", p.out.String(), p.errOut.String())
+			}
 		})
 	}
 }
 
-// TestDryRunInterrupted: Ctrl-C ends a dry run after it has shown the lines read so far.
+// TestUnansweredEventIsNotPublishedAgain: an event without a stream is not tried again, behind the next ones.
+func TestUnansweredEventIsNotPublishedAgain(t *testing.T) {
+	t.Parallel()
+	var received atomic.Int64
+	env := fakeStream(t, func(m *nats.Msg) {
+		received.Add(1)
+		if string(m.Data) == "two" {
+			acknowledge(m, 1)
+			return
+		}
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"503"}}}) // the server's: no responders
+	})
+	p := publishLines(t, env, strings.NewReader("one\ntwo\n"))
+	p.ends(t, exitFailed)
+	if !strings.HasPrefix(p.errOut.String(), "notifier: line 1: no stream stores notify.errors; ") {
+		t.Errorf("%q", p.errOut.String())
+	}
+	if got := received.Load(); got > 2 {
+		t.Errorf("%d events were published, expected at most 2", got)
+	}
+}
+
+// TestRefusedWhileNobodyTypes: a refusal ends a publisher that waits for the next line.
+func TestRefusedWhileNobodyTypes(t *testing.T) {
+	t.Parallel()
+	env := fakeStream(t, func(m *nats.Msg) { _ = m.Respond([]byte(refusal)) })
+	command := exec.Command("notifier", "publish", "errors", "-")
+	keyboard, err := command.StdinPipe()
+	kit.Check(t, err)
+	defer keyboard.Close()
+	p := startCommand(t, command, env)
+	_, err = io.WriteString(keyboard, "disk full\n")
+	kit.Check(t, err)
+	p.ends(t, exitFailed)
+	if !strings.Contains(p.errOut.String(), "line 1: the stream of notify.errors is full") {
+		t.Errorf("%q", p.errOut.String())
+	}
+}
+
+// TestPublishInterrupted: a signal ends a publisher, and it says how many events it has published.
+func TestPublishInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string][]string{
+		"while nobody types":     {"-"},
+		"in the middle of many":  {"-n", "10000000"},
+		"in the middle, as JSON": {"-n", "10000000", "-json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, env := startWithStreams(t)
+			command := exec.Command("notifier", append([]string{"publish", "errors"}, arguments...)...)
+			keyboard, err := command.StdinPipe()
+			kit.Check(t, err)
+			defer keyboard.Close()
+			p := startCommand(t, command, env)
+			_, err = io.WriteString(keyboard, "disk full\n")
+			kit.Check(t, err)
+			kit.Eventually(t, "an event is stored", func() bool { return messages(t, js, "NOTIFY") > 0 })
+			p.terminate(t)
+			p.ends(t, exitFailed)
+			if got := p.errOut.String(); got != "notifier: interrupted\n" {
+				t.Errorf("%q on stderr, expected that it was interrupted", got)
+			}
+			stored := messages(t, js, "NOTIFY")
+			want := fmt.Sprintf("%d published to notify.errors\n", stored)
+			if strings.HasSuffix(name, "JSON") {
+				want = fmt.Sprintf(`"stream_seq":%d}`+"\n", stored)
+			}
+			if !strings.HasSuffix(p.out.String(), want) {
+				t.Errorf("%.200q, expected %q", p.out.String(), want)
+			}
+		})
+	}
+}
+
+// TestInterruptedWithoutAcknowledgement: events that may have been stored are counted.
+func TestInterruptedWithoutAcknowledgement(t *testing.T) {
+	t.Parallel()
+	received := make(chan struct{}, 2)
+	env := fakeStream(t, func(m *nats.Msg) {
+		received <- struct{}{}
+		if string(m.Data) == "one" {
+			acknowledge(m, 1)
+		}
+	})
+	p := publishLines(t, env, strings.NewReader("one\ntwo\n"))
+	<-received
+	<-received
+	p.terminate(t)
+	p.ends(t, exitFailed)
+	if p.out.String() != "1 published to notify.errors\n" ||
+		p.errOut.String() != "notifier: interrupted; whether 1 more were stored is unknown\n" {
+		t.Errorf("%q %q", p.out.String(), p.errOut.String())
+	}
+}
+
+// TestDryRunInterrupted: a signal ends a dry run after it has shown the lines read so far.
 func TestDryRunInterrupted(t *testing.T) {
 	t.Parallel()
 	command := exec.Command("notifier", "publish", "errors", "-dry-run", "-")
@@ -82,20 +252,19 @@ func TestDryRunInterrupted(t *testing.T) {
 	}
 }
 
-// TestLineAboveServerLimit: the line that the server rejects is named; those before it are published.
+// TestLineAboveServerLimit: the line that the server rejects is named; the lines before it are published.
 func TestLineAboveServerLimit(t *testing.T) {
 	t.Parallel()
 	js, env := startWithStreams(t)
-	command := exec.Command("notifier", "publish", "errors", "-")
-	command.Stdin = strings.NewReader("disk full\n\n" + strings.Repeat("x", 2_000_000) + "\nnever read\n")
-	p := startCommand(t, command, env)
+	in := strings.NewReader("disk full\n\n" + strings.Repeat("x", 2_000_000) + "\nnever read\n")
+	p := publishLines(t, env, in)
 	p.ends(t, exitFailed)
-	const want = "notifier: standard input: line 3: payload has 2000000 bytes, " +
-		"the server accepts at most 1048576 with headers\n"
+	const want = "notifier: line 3: " +
+		"payload with headers has more than the 1048576 bytes that the server accepts\n"
 	if got := p.errOut.String(); got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
-	if n := messages(t, js, "NOTIFY"); n != 1 || len(p.out.lines("1 published to notify.errors")) != 1 {
+	if n := messages(t, js, "NOTIFY"); n != 1 || p.out.String() != "1 published to notify.errors\n" {
 		t.Errorf("%d events and %q, expected one", n, p.out.String())
 	}
 }

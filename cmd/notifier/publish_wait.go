@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/urfave/cli/v3"
 
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
@@ -15,74 +16,105 @@ import (
 	"notifier/internal/term"
 )
 
-// Bounds of -timeout.
-const (
-	defaultWait = 30 * time.Second
-	minWait     = time.Second
-	maxWait     = time.Hour
-)
+// maxAwaited bounds the events of -wait. In a storm workers record about as many outcomes of a category.
+const maxAwaited = 100
 
-// Time between two reads. It grows from the first to the second.
+// The pause between two reads of the outcomes grows from minPoll to maxPoll.
 const (
 	minPoll = 100 * time.Millisecond
 	maxPoll = 2 * time.Second
 )
 
-// clockSkew bounds the difference between the clocks of a publisher and a worker.
-const clockSkew = time.Minute
-
-// waiter reads the outcome of one event.
-type waiter struct {
-	reader   *recent.Reader
-	place    recent.Place
-	category string
-	id       string
-	begun    time.Time
+// outcomeSource reads the outcomes that workers record.
+type outcomeSource struct {
+	reader *recent.Reader
+	stream string
 }
 
-// newWaiter makes a waiter. It reads once: without permission to read, nothing is published. A missing stream is
-// no error, because the first record creates it.
-func newWaiter(
-	ctx context.Context, connection *nats.Conn, s settings.NATS, category, id string,
-) (*waiter, error) {
+// openOutcomes reads once, so that nothing is published without permission to read. The stream may be absent:
+// the first outcome creates it.
+func openOutcomes(ctx context.Context, connection *nats.Conn, s settings.NATS) (outcomeSource, error) {
 	place, err := recent.NewPlace(s.Stream, s.Pattern)
 	if err != nil {
-		return nil, fmt.Errorf("-wait: no outcomes are recorded: %w; nothing was published", err)
+		return outcomeSource{}, fmt.Errorf("-wait: no outcomes are recorded: %w; nothing was published", err)
 	}
-	w := &waiter{
-		reader: recent.NewReader(connection, place), place: place,
-		category: category, id: id, begun: time.Now(),
+	o := outcomeSource{recent.NewReader(connection, place), place.Stream}
+	if _, err := o.reader.Of(ctx, "none", ""); err != nil && !errors.Is(err, recent.ErrNoStream) {
+		return o, fmt.Errorf("%w; nothing was published", o.unreadable(ctx, err))
 	}
-	if _, err := w.reader.Of(ctx, id, category); err != nil && !errors.Is(err, recent.ErrNoStream) {
-		return nil, fmt.Errorf("%w; nothing was published", w.unreadable(err))
-	}
-	return w, nil
+	return o, nil
 }
 
-// unreadable explains an error of the reader.
-func (w *waiter) unreadable(err error) error {
-	if errors.Is(err, nats.ErrPermissionViolation) {
+// unreadable explains why outcomes cannot be read. The cause of ctx, such as a denial, explains more than
+// err.
+func (o outcomeSource) unreadable(ctx context.Context, err error) error {
+	err = cmp.Or(context.Cause(ctx), err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Errorf("-wait may not read stream %s: %w; docs/publishing.md names the permission",
-			w.place.Stream, err)
+			o.stream, err)
 	}
-	return fmt.Errorf("-wait cannot read stream %s: %w", w.place.Stream, err)
+	return fmt.Errorf("-wait cannot read stream %s: %w", o.stream, err)
 }
 
-// await returns the outcome of the event with a sequence in the workers' stream. If the sequence is zero, which
-// means unknown, the first outcome since newWaiter counts.
-func (w *waiter) await(ctx context.Context, seq uint64, timeout time.Duration) (outcome.Record, error) {
+// showOutcomes waits for the outcomes of events and writes those that are known in time, in the order of
+// publication.
+func showOutcomes(ctx context.Context, o outcomeSource, events []publishedEvent, cmd *cli.Command) error {
+	timeout := cmd.Duration("timeout")
 	end := time.Now().Add(timeout)
+	var records []outcome.Record
+	var missing []string
+	var failed error
+	unsent := false
+	for _, e := range events {
+		record, found, err := o.await(ctx, e, end)
+		if failed = err; failed != nil {
+			break
+		}
+		if !found {
+			missing = append(missing, e.EventID)
+			continue
+		}
+		records = append(records, record)
+		unsent = unsent || record.Outcome != outcome.Sent
+	}
+	if len(missing) > 0 && failed == nil {
+		failed = fmt.Errorf(
+			"no outcome of %s after %s: still waiting, or not recorded; try \"notifier why %s\"",
+			term.Count(len(missing), "event"), timeout, term.Printable(missing[0]))
+	}
+	write := writeRecords
+	if cmd.Bool("json") {
+		write = writeJSON[outcome.Record]
+	}
+	if len(records) > 0 {
+		failed = errors.Join(failed, write(cmd.Root().Writer, records))
+	}
+	if !unsent {
+		return failed
+	}
+	if failed != nil {
+		_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "%s: %v\n", cmd.Root().Name, failed)
+	}
+	return cli.Exit("", exitUnsent)
+}
+
+// await reads the outcome of an event until it is recorded or the time is up. It reads at least once.
+func (o outcomeSource) await(
+	ctx context.Context, e publishedEvent, end time.Time,
+) (record outcome.Record, found bool, err error) {
 	for pause := minPoll; ; pause = min(pause*3/2, maxPoll) {
-		records, err := w.reader.Of(ctx, w.id, w.category)
-		if found, ok := w.choose(records, seq); ok {
-			return found, nil
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return outcome.Record{}, w.unreadable(cause)
-		}
+		record, found, err = o.find(ctx, e)
 		left := time.Until(end)
-		if left <= 0 {
-			return outcome.Record{}, w.expired(err, timeout)
+		switch {
+		case found:
+			return record, true, nil
+		case ctx.Err() != nil || left <= 0 && err != nil:
+			return record, false, o.unreadable(ctx, err)
+		case left <= 0:
+			return record, false, nil
 		}
 		select {
 		case <-time.After(min(pause, left)):
@@ -91,40 +123,16 @@ func (w *waiter) await(ctx context.Context, seq uint64, timeout time.Duration) (
 	}
 }
 
-// choose returns the outcome of the event. A redelivered event may have two: the second is a duplicate of the
-// first.
-func (w *waiter) choose(records []outcome.Record, seq uint64) (found outcome.Record, ok bool) {
+// find returns the outcome of an event, if it is recorded. A redelivered event may have two: the second is a
+// duplicate of the first.
+func (o outcomeSource) find(
+	ctx context.Context, e publishedEvent,
+) (found outcome.Record, ok bool, err error) {
+	records, err := o.reader.Of(ctx, e.EventID, e.Category)
 	for _, r := range records {
-		if seq != 0 && r.StreamSeq != seq {
-			continue
-		}
-		if seq == 0 && r.Time.Before(w.begun.Add(-clockSkew)) {
-			continue
-		}
-		if !ok || found.Reason == outcome.Duplicate {
+		if r.StreamSeq == e.StreamSeq && (!ok || found.Reason == outcome.Duplicate) {
 			found, ok = r, true
 		}
 	}
-	return found, ok
-}
-
-// expired explains why there is no outcome when the time is up.
-func (w *waiter) expired(err error, timeout time.Duration) error {
-	switch {
-	case errors.Is(err, recent.ErrNoStream):
-		return fmt.Errorf("no outcome after %s: stream %s does not exist, workers create it", timeout, w.place.Stream)
-	case err != nil:
-		return fmt.Errorf("no outcome after %s: %w", timeout, w.unreadable(err))
-	}
-	return fmt.Errorf("no outcome after %s: the event waits, or its outcome was not recorded; try \"notifier why %s\"",
-		timeout, term.Printable(w.id))
-}
-
-// outcomeLine describes a record: "dropped category: 10/30m, room 2026-11-20T09:14:50Z".
-func outcomeLine(r outcome.Record) string {
-	text := strings.TrimSpace(r.Outcome + " " + r.Reason)
-	if detail := recent.Detail(r); detail != "" {
-		text += ": " + detail
-	}
-	return term.Printable(text)
+	return found, ok, err
 }

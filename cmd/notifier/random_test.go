@@ -14,7 +14,7 @@ func TestRandomCommandLines(t *testing.T) {
 	t.Setenv("NATS_MODE", "nonsense") // nothing is started or connected
 	t.Setenv("ADMIN_ADDR", "nonsense")
 	words := rapid.SampledFrom([]string{
-		"serve", "publish", "healthcheck", "version", "errors", "-n", "-n=3", "-rate", "-id", "--id=x", "-json", "-json=no", "-",
+		"serve", "publish", "healthcheck", "version", "errors", "-n", "-n=3", "-wait", "-id", "--id=x", "-json", "-json=no", "-",
 		"--", "---", "-=", "-h", "--help", "-h=false", "-é", "", " ", "{}", "-1", "nonsense", "--generate-shell-completion",
 	})
 	rapid.Check(t, func(t *rapid.T) {

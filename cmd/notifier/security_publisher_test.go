@@ -17,7 +17,8 @@ func TestSecurityNATSPublisher(t *testing.T) {
 	t.Parallel()
 	as := startSecured(t, securityBlock(t, "nats"))
 	refused := make(chan error, 10)
-	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	publisher, err := nats.Connect(as("publisher"), nats.ErrorHandler(
+		func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	kit.Check(t, err)
 	defer publisher.Close()
 	for _, subject := range []string{
@@ -27,7 +28,10 @@ func TestSecurityNATSPublisher(t *testing.T) {
 		kit.Check(t, publisher.Publish(subject, nil))
 		wantRefused(t, refused, subject)
 	}
-	for _, subject := range []string{"_NOTIFIER.NOTIFY.worker.>", "_NOTIFIER.>", "_INBOX.>", "_INBOX.x.1", "notify.>", "notify-dead.>", ">"} {
+	for _, subject := range []string{
+		"_NOTIFIER.NOTIFY.worker.>", "_NOTIFIER.>", "_INBOX.>", "_INBOX.x.1", "notify.>", "notify-dead.>",
+		">",
+	} {
 		if _, err := publisher.Subscribe(subject, func(*nats.Msg) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -39,23 +43,59 @@ func TestSecurityNATSPublisher(t *testing.T) {
 // published.
 func TestSecurityNATSPublishDenied(t *testing.T) {
 	t.Parallel()
-	as := startSecured(t, strings.Replace(securityBlock(t, "nats"), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))
+	as := startSecured(t, strings.Replace(
+		securityBlock(t, "nats"), `allow: ["notify.>"]`, `allow: ["notify.billing.>"]`, 1))
+	createStreams(t, kit.JetStream(t, as("all")))
+	env := map[string]string{"NATS_URL": as("publisher")}
 	began := time.Now()
-	p := start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "disk full")
-	if code := p.code(t); code != exitFailed || !strings.Contains(p.out.String(), "0 published") {
-		t.Errorf("exit code %d, %s", code, p.out.String())
-	}
-	if got := p.errOut.String(); !strings.Contains(got, `Permissions Violation for Publish to "notify.errors"`) || !strings.Contains(got, "docs/security.md") {
-		t.Error(got)
+	out, errOut := runToEnd(t, env, exitFailed, "publish", "errors", "disk full")
+	if out != "0 published to notify.errors\n" || strings.Count(errOut, "\n") != 1 ||
+		!strings.Contains(errOut, `Permissions Violation for Publish to "notify.errors"`) ||
+		!strings.Contains(errOut, "docs/security.md") {
+		t.Errorf("%q %q", out, errOut)
 	}
 	if took := time.Since(began); took > settings.NATSTimeout {
 		t.Errorf("it took %s", took)
 	}
-	as = startSecured(t, securityBlock(t, "nats"))
-	createStreams(t, kit.JetStream(t, as("all")))
-	p = start(t, map[string]string{"NATS_URL": as("publisher")}, "publish", "errors", "-inbox-prefix", "_INBOX", "disk full")
-	if code := p.code(t); code != exitFailed || !strings.Contains(p.errOut.String(), `Permissions Violation for Subscription to "_INBOX.`) {
-		t.Errorf("exit code %d, %s", code, p.errOut.String())
+	runToEnd(t, env, exitDone, "publish", "billing.refunds", "a refund failed")
+}
+
+// TestPublishFindsItsInbox: publish receives acknowledgements wherever its user may subscribe: to the inboxes
+// of publishers, of operators or of any client. Without any of them it publishes nothing and says so.
+func TestPublishFindsItsInbox(t *testing.T) {
+	t.Parallel()
+	const documented = `subscribe: {allow: ["_INBOX_publisher.>"]}`
+	for name, inbox := range map[string]string{
+		"publisher": "_INBOX_publisher.>",
+		"operator":  "_NOTIFIER.NOTIFY.operator.>",
+		"client":    "_INBOX.>",
+		"stranger":  "_INBOX_billing.>",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			configuration := securityBlock(t, "nats")
+			if strings.Count(configuration, documented) != 1 {
+				t.Fatalf("docs/security.md grants a publisher something other than %s", documented)
+			}
+			as := startSecured(t, strings.Replace(
+				configuration, documented, `subscribe: {allow: ["`+inbox+`"]}`, 1))
+			js := kit.JetStream(t, as("all"))
+			createStreams(t, js)
+			env := map[string]string{"NATS_URL": as("publisher")}
+			if name != "stranger" {
+				out, errOut := runToEnd(t, env, exitDone, "publish", "errors", "-n", "2", "disk full")
+				if out != "2 published to notify.errors\n" || errOut != "" {
+					t.Errorf("%q %q", out, errOut)
+				}
+				return
+			}
+			out, errOut := runToEnd(t, env, exitFailed, "publish", "errors", "disk full")
+			const want = "notifier: NATS: no permission to receive acknowledgements; " +
+				"allow this user to subscribe to _INBOX_publisher.> (docs/security.md)\n"
+			if out != "" || errOut != want || messages(t, js, "NOTIFY") != 0 {
+				t.Errorf("%q %q, expected %q", out, errOut, want)
+			}
+		})
 	}
 }
 

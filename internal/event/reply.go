@@ -111,3 +111,17 @@ func decodeOnly(data []byte, into any) bool {
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into) == nil && decoder.InputOffset() == int64(len(data))
 }
+
+func declaresText(m Message) bool {
+	contentType, _ := headerValue(m.Header, "content-type")
+	return mediaType(contentType) == "text/plain"
+}
+
+// objectFields returns the fields of a JSON object, or nil for anything else.
+func objectFields(data []byte) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil
+	}
+	return fields
+}
