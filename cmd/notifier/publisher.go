@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 
 	cmdline "notifier/internal/cli"
+	"notifier/internal/denial"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
@@ -48,9 +49,10 @@ func publish(ctx context.Context, request publishRequest, root *cli.Command) err
 			return err // before anything is connected
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	options := append(s.PublisherOptions("notifier publish", request.inbox), endOnDenial(cancel))
+	watch := denial.NewWatch()
+	ctx, end := watch.Context(ctx)
+	defer end()
+	options := append(s.PublisherOptions("notifier publish", request.inbox), watch.Option())
 	p.connection, err = s.Connect(s.URL, options...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
