@@ -394,7 +394,7 @@ func writeLetterJSON(out io.Writer, letter *letters.Letter) error {
 }
 
 // work replays or deletes the letters that the command line selects, the oldest first, and writes the counts.
-// An interrupt ends it between two letters, so a letter whose event was published is also deleted.
+// An interrupt ends it between two letters, so it never leaves a letter with a published event.
 func work(interrupt context.Context, cmd *cli.Command, verb string, do letterAction) error {
 	selection, err := parseWork(cmd)
 	if err != nil {

@@ -23,8 +23,8 @@ type Watch struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewWatch returns a Watch of the requests whose subjects begin with one of these; a closing quote at the end
-// of one matches that subject alone. Without subjects it watches all operations of its connection.
+// NewWatch returns a Watch of requests to the given subjects. Each matches as a prefix, unless it ends in a
+// quote ("). Without subjects the Watch concerns all operations of its connection.
 func NewWatch(subjects ...string) *Watch {
 	w := &Watch{subjects: subjects}
 	w.next, w.cancel = context.WithCancelCause(context.Background())
