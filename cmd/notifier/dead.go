@@ -98,7 +98,7 @@ Example:
 			return withLetters(ctx, cmd, func(ctx context.Context, stream *letters.Stream) error {
 				letter, err := stream.Get(ctx, seq)
 				if err != nil {
-					return fmt.Errorf("letter %d: %w", seq, missing(err))
+					return fmt.Errorf("letter %d: %w", seq, err)
 				}
 				if cmd.Bool("json") {
 					return writeLetterJSON(cmd.Root().Writer, letter)
@@ -241,21 +241,9 @@ func withLetters(ctx context.Context, cmd *cli.Command, do func(context.Context,
 		}
 		return do(ctx, stream)
 	})
-	switch {
-	case errors.Is(err, letters.ErrNoStream):
-		return fmt.Errorf("stream %s does not exist; the first worker creates it: check NATS_STREAM",
-			letters.StreamName(s.Stream))
-	case errors.Is(err, nats.ErrPermissionViolation):
+	if errors.Is(err, nats.ErrPermissionViolation) {
 		return fmt.Errorf("%w; docs/security.md has the permissions of an operator, "+
 			"and under compose docker compose run --rm dead has them", err)
-	}
-	return err
-}
-
-// missing explains that a letter does not exist, and returns other errors unchanged.
-func missing(err error) error {
-	if errors.Is(err, letters.ErrNoLetter) {
-		return errors.New("it does not exist; replayed, deleted and displaced letters are gone")
 	}
 	return err
 }
@@ -500,19 +488,18 @@ func (w *deadWork) one(ctx context.Context, seq uint64) (deadResult, error) {
 		result.Record = &letter.Record
 		err = w.do(w.stream, ctx, w.subject, letter)
 	}
-	left, refused := (*letters.LeftError)(nil), (*letters.PublishError)(nil)
+	alone := (*letters.LetterError)(nil)
 	switch {
 	case err == nil:
 		return result, nil
-	case errors.As(err, &left):
-		result.Result = "left"
-	case errors.As(err, &refused), errors.Is(err, letters.ErrNoLetter):
-		result.Result = "failed"
-	default:
+	case !errors.As(err, &alone):
 		result.Result = "failed" // the command ends with the error
 		return result, fmt.Errorf("letter %d: %w", seq, err)
+	case alone.Permanent:
+		result.Result, result.Why = "left", alone.Why
+	default:
+		result.Result, result.Why = "failed", alone.Why
 	}
-	result.Why = missing(err).Error()
 	return result, nil
 }
 

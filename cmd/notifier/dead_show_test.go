@@ -130,7 +130,7 @@ func TestDeadDeleteRefused(t *testing.T) {
 	kit.Check(t, err)
 	for _, selection := range [][]string{{"-all"}, {"1"}, {"-reason", "malformed"}} {
 		out, errOut := runToEnd(t, env, exitFailed, append([]string{"dead", "delete"}, selection...)...)
-		if !strings.HasPrefix(out, "0 deleted, 1 failed") || !strings.Contains(errOut, "letter 1: delete from stream NOTIFY_DEAD: ") {
+		if !strings.HasPrefix(out, "0 deleted, 1 failed") || !strings.Contains(errOut, "letter 1: not deleted: ") {
 			t.Errorf("%q: %q %q", selection, out, errOut)
 		}
 	}

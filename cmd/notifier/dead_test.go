@@ -139,10 +139,10 @@ func TestDeadNotPermitted(t *testing.T) {
 		"stream":  {"$JS.API.STREAM.INFO.>", "list", `notifier: stream NOTIFY_DEAD: nats: permissions violation: Permissions Violation for Publish to "$JS.API.STREAM.INFO.NOTIFY_DEAD"`},
 		"reader":  {"$JS.API.CONSUMER.CREATE.>", "list", `Publish to "$JS.API.CONSUMER.CREATE.NOTIFY_DEAD.`},
 		"letters": {"$JS.API.CONSUMER.MSG.NEXT.>", "list", `Publish to "$JS.API.CONSUMER.MSG.NEXT.NOTIFY_DEAD.`},
-		"publish": {"notify.>", "replay 1", `notifier: letter 1: publish to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`},
-		"bin":     {"$JS.API.STREAM.MSG.DELETE.>", "delete -all", "notifier: letter 1: delete from stream NOTIFY_DEAD: nats: permissions violation"},
+		"publish": {"notify.>", "replay 1", `notifier: letter 1: not published to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`},
+		"bin":     {"$JS.API.STREAM.MSG.DELETE.>", "delete -all", "notifier: letter 1: not deleted: nats: permissions violation"},
 		"payload": {"$JS.API.STREAM.MSG.GET.>", "show 1", `Publish to "$JS.API.STREAM.MSG.GET.NOTIFY_DEAD"`},
-		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay -all", "notifier: letter 1: it was published, but not deleted: delete from stream NOTIFY_DEAD: nats: permissions violation"},
+		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay -all", "notifier: letter 1: published, but not deleted: nats: permissions violation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			permissions := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{test.denied}}}

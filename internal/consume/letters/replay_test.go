@@ -79,7 +79,7 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 	}{
 		"no stream": {
 			func(d *fixture) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
-			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
+			`no stream stores notify.errors, expected one such as NOTIFY, which the first worker creates`,
 		},
 		"too large for the stream": {func(d *fixture) {
 			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{
@@ -99,8 +99,8 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 			d.letter("e-1", "{}")
 			test.prepare(d)
 			err := d.putBack()
-			if failed := (*letters.PublishError)(nil); !errors.As(err, &failed) || !strings.Contains(failed.Why, test.want) {
-				t.Errorf("%v, expected a PublishError with %q", err, test.want)
+			if failed := (*letters.LetterError)(nil); !errors.As(err, &failed) || failed.Permanent || !strings.Contains(failed.Why, test.want) {
+				t.Errorf("%v, expected a LetterError with %q", err, test.want)
 			}
 			if n := len(d.all()); n != 1 {
 				t.Errorf("%d letters, expected it to stay", n)
@@ -131,8 +131,8 @@ func TestUnreplayableLettersStay(t *testing.T) {
 	s := d.open()
 	for _, letter := range d.all() {
 		err := s.Replay(t.Context(), "notify-dead", letter)
-		left := (*letters.LeftError)(nil)
-		if !errors.As(err, &left) || left.Why != why[letter.Record.LetterSeq] {
+		left := (*letters.LetterError)(nil)
+		if !errors.As(err, &left) || !left.Permanent || left.Why != why[letter.Record.LetterSeq] {
 			t.Errorf("letter %d: %v, expected %q", letter.Record.LetterSeq, err, why[letter.Record.LetterSeq])
 		}
 	}

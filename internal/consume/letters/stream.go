@@ -19,22 +19,16 @@ const (
 	singleReads    = 50              // letters read one by one where a fetch finds none
 )
 
-var (
-	// ErrNoStream means that no dead-letter stream exists, so there are no letters.
-	ErrNoStream = errors.New("no dead-letter stream")
-	// ErrNoLetter means that the stream has no letter with this sequence, or no longer.
-	ErrNoLetter = errors.New("no such dead letter")
-)
+// LetterError is an error that concerns one letter alone.
+type LetterError struct {
+	Why       string
+	Permanent bool // no later attempt can succeed
+}
 
-// LeftError explains why a message is never replayed, or never deleted.
-type LeftError struct{ Why string }
+func (e *LetterError) Error() string { return e.Why }
 
-func (e *LeftError) Error() string { return e.Why }
-
-// PublishError explains why no stream has stored the event of one letter. A later attempt may succeed.
-type PublishError struct{ Why string }
-
-func (e *PublishError) Error() string { return e.Why }
+// ErrNoLetter means that the stream has no letter with this sequence, or no longer.
+var ErrNoLetter = &LetterError{Why: "it does not exist; replayed, deleted and displaced letters are gone"}
 
 // Stream gives access to the letters of a dead-letter stream.
 type Stream struct {
@@ -46,30 +40,26 @@ type Stream struct {
 	last    uint64
 }
 
-// Open looks up the stream <events>_DEAD. The pattern is the subject pattern of the workers. Open returns
-// ErrNoStream if the stream does not exist.
+// Open looks up the stream <events>_DEAD. The pattern is the subject pattern of the workers.
 func Open(ctx context.Context, connection *nats.Conn, events string, pattern event.Pattern) (*Stream, error) {
-	js, err := jetstream.New(connection)
+	js, err := jetstream.New(connection, jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	stream, err := js.Stream(ctx, StreamName(events))
+	s := &Stream{js: js, events: events, pattern: pattern}
+	s.stream, err = js.Stream(ctx, s.Name())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, ErrNoStream
+		return nil, fmt.Errorf("stream %s does not exist; the first worker creates it: check NATS_STREAM", s.Name())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", StreamName(events), explain(ctx, err))
+		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
 	}
-	info := stream.CachedInfo()
+	info := s.stream.CachedInfo()
+	s.first, s.last = info.State.FirstSeq, info.State.LastSeq
 	// The library reads directly from a stream that allows it. A direct reply mixes the publisher's headers
 	// with the server's, and the library takes an empty letter with a Status header for an error.
 	info.Config.AllowDirect = false
-	return &Stream{
-		js: js, stream: stream, events: events, pattern: pattern,
-		first: info.State.FirstSeq, last: info.State.LastSeq,
-	}, nil
+	return s, nil
 }
 
 // Name returns the name of the dead-letter stream.
@@ -125,21 +115,18 @@ func (s *Stream) batch(ctx context.Context, from uint64) ([]outcome.Record, erro
 }
 
 // fetch returns the letters that a consumer delivers at once, up to the first that is missing.
-func (s *Stream) fetch(ctx context.Context, from uint64) ([]outcome.Record, error) {
-	creating, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	consumer, err := s.stream.CreateConsumer(creating, jetstream.ConsumerConfig{
+func (s *Stream) fetch(ctx context.Context, from uint64) (records []outcome.Record, err error) {
+	consumer, err := s.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: true,
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: requestTimeout,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(creating, err))
+		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
 	}
 	batch, err := consumer.FetchNoWait(batchSize)
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", s.Name(), err)
+		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
 	}
-	var records []outcome.Record
 	for {
 		var m jetstream.Msg
 		select {
@@ -160,19 +147,16 @@ func (s *Stream) fetch(ctx context.Context, from uint64) ([]outcome.Record, erro
 	}
 }
 
-// Get returns the letter with this sequence, or ErrNoLetter. The error is a *LeftError if the message has no
-// readable headers.
+// Get returns the letter with this sequence, or ErrNoLetter.
 func (s *Stream) Get(ctx context.Context, seq uint64) (*Letter, error) { return s.read(ctx, seq) }
 
 func (s *Stream) read(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*Letter, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	m, err := s.stream.GetMsg(ctx, seq, opts...)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return nil, ErrNoLetter
 	case errors.Is(err, nats.ErrBadHeaderMsg):
-		return nil, &LeftError{"it is no dead letter: its headers cannot be read"}
+		return nil, &LetterError{"it is no dead letter: its headers cannot be read", true}
 	case err != nil:
 		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
 	}
@@ -181,25 +165,19 @@ func (s *Stream) read(ctx context.Context, seq uint64, opts ...jetstream.GetMsgO
 }
 
 // Delete deletes a letter that workers keep below subject. A letter that is gone already counts as deleted.
-// The error is a *LeftError if no worker wrote the message. Any other error concerns all letters.
+// The error is a permanent LetterError if no worker wrote the message. Any other error concerns all letters.
 func (s *Stream) Delete(ctx context.Context, subject string, letter *Letter) error {
 	if why := letter.foreign(subject); why != "" {
-		return &LeftError{why}
+		return &LetterError{why, true}
 	}
-	return s.remove(ctx, letter.Record.LetterSeq)
-}
-
-func (s *Stream) remove(ctx context.Context, seq uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	err := s.stream.DeleteMsg(ctx, seq)
+	err := s.stream.DeleteMsg(ctx, letter.Record.LetterSeq)
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		if _, readErr := s.Get(ctx, seq); errors.Is(readErr, ErrNoLetter) {
+		if _, readErr := s.Get(ctx, letter.Record.LetterSeq); errors.Is(readErr, ErrNoLetter) {
 			return nil // another client has deleted it, or it has expired
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("delete from stream %s: %w", s.Name(), explain(ctx, err))
+		return fmt.Errorf("not deleted: %w", explain(ctx, err))
 	}
 	return nil
 }
@@ -210,12 +188,12 @@ func (s *Stream) remove(ctx context.Context, seq uint64) error {
 // duplicate window (two minutes by default), and the workers remember the ID of a sent event for
 // DEDUPE_WINDOW.
 //
-// The error is a *LeftError or a *PublishError if it concerns this letter alone. Any other error concerns all
-// letters.
+// The error is a LetterError if it concerns this letter alone: a permanent one if the letter can never be
+// replayed, or no worker wrote it. Any other error concerns all letters.
 func (s *Stream) Replay(ctx context.Context, subject string, letter *Letter) error {
 	for _, why := range []string{letter.foreign(subject), letter.obstacle(s.pattern)} {
 		if why != "" {
-			return &LeftError{why}
+			return &LetterError{why, true}
 		}
 	}
 	if config := s.stream.CachedInfo().Config; config.DenyDelete || config.Sealed {
@@ -225,46 +203,38 @@ func (s *Stream) Replay(ctx context.Context, subject string, letter *Letter) err
 	if err := s.publish(ctx, letter); err != nil {
 		return err
 	}
-	if err := s.remove(ctx, letter.Record.LetterSeq); err != nil {
-		return fmt.Errorf("it was published, but not deleted: %w; replay it again within the stream's "+
-			"duplicate window (two minutes by default) to avoid a second event", err)
+	if err := s.Delete(ctx, subject, letter); err != nil {
+		return fmt.Errorf("published, but %w; replay it again within the stream's duplicate window "+
+			"(two minutes by default) to avoid a second event", err)
 	}
 	return nil
 }
 
 func (s *Stream) publish(ctx context.Context, letter *Letter) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	_, err := s.js.PublishMsg(ctx, letter.message())
 	refused := (*jetstream.APIError)(nil)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return &PublishError{fmt.Sprintf(
-			"no stream stores %s, expected one such as %s, which the first \"notifier serve\" creates",
+		return &LetterError{Why: fmt.Sprintf("no stream stores %s, expected one such as %s, which the first worker creates",
 			letter.Record.Subject, s.events)}
 	case errors.Is(err, nats.ErrMaxPayload),
 		errors.Is(err, nats.ErrBadHeaderMsg),
 		errors.Is(err, jetstream.ErrInvalidJSAck),
 		errors.As(err, &refused):
-		return &PublishError{err.Error()}
-	default:
-		return fmt.Errorf("publish to %s: %w", letter.Record.Subject, explain(ctx, err))
+		return &LetterError{Why: err.Error()}
 	}
+	return fmt.Errorf("not published to %s: %w", letter.Record.Subject, explain(ctx, err))
 }
 
 // explain turns the error of a request into one that an operator understands.
 func explain(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("NATS did not respond within %s", requestTimeout)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, nats.ErrNoResponders),
-		errors.Is(err, jetstream.ErrJetStreamNotEnabled),
-		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("%w; expected a server with JetStream (nats-server -js)", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("NATS did not respond within %s", requestTimeout)
 	}
 	return err
 }

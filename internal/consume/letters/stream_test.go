@@ -55,8 +55,8 @@ func TestOpenWithoutAStream(t *testing.T) {
 	d := newFixture(t)
 	kit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := letters.Open(t.Context(), d.connection, "NOTIFY", event.Pattern{})
-	if !errors.Is(err, letters.ErrNoStream) {
-		t.Errorf("%v, expected ErrNoStream", err)
+	if err == nil || err.Error() != "stream NOTIFY_DEAD does not exist; the first worker creates it: check NATS_STREAM" {
+		t.Errorf("%v, expected that there is no stream", err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestUnreadableHeaders(t *testing.T) {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	_, err := d.open().Get(t.Context(), 2)
-	if left := (*letters.LeftError)(nil); !errors.As(err, &left) {
+	if left := (*letters.LetterError)(nil); !errors.As(err, &left) || !left.Permanent {
 		t.Errorf("%v, expected that it is no letter", err)
 	}
 }
@@ -170,7 +170,7 @@ func TestNothingHangsWithoutAServer(t *testing.T) {
 	s, letter := d.open(), d.all()[0]
 	d.server.Stop()
 	err := s.Replay(t.Context(), "notify-dead", letter)
-	if failed := (*letters.PublishError)(nil); err == nil || errors.As(err, &failed) {
+	if failed := (*letters.LetterError)(nil); err == nil || errors.As(err, &failed) {
 		t.Errorf("%v, expected an error that concerns all letters", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
