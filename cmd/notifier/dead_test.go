@@ -128,7 +128,7 @@ func TestDeadStops(t *testing.T) {
 	}
 }
 
-// TestDeadNotPermitted: a denied permission is reported at once.
+// TestDeadNotPermitted: a denied permission is reported at once, and ends the command.
 func TestDeadNotPermitted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -139,7 +139,7 @@ func TestDeadNotPermitted(t *testing.T) {
 		"stream":  {"$JS.API.STREAM.INFO.>", "list", `notifier: stream NOTIFY_DEAD: nats: permissions violation: Permissions Violation for Publish to "$JS.API.STREAM.INFO.NOTIFY_DEAD"`},
 		"reader":  {"$JS.API.CONSUMER.CREATE.>", "list", `Publish to "$JS.API.CONSUMER.CREATE.NOTIFY_DEAD.`},
 		"letters": {"$JS.API.CONSUMER.MSG.NEXT.>", "list", `Publish to "$JS.API.CONSUMER.MSG.NEXT.NOTIFY_DEAD.`},
-		"publish": {"notify.>", "replay 1", `notifier: letter 1: not published to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`},
+		"publish": {"notify.>", "replay -all", `notifier: letter 1: not published to notify.errors: nats: permissions violation: Permissions Violation for Publish to "notify.errors"`},
 		"bin":     {"$JS.API.STREAM.MSG.DELETE.>", "delete -all", "notifier: letter 1: not deleted: nats: permissions violation"},
 		"payload": {"$JS.API.STREAM.MSG.GET.>", "show 1", `Publish to "$JS.API.STREAM.MSG.GET.NOTIFY_DEAD"`},
 		"delete":  {"$JS.API.STREAM.MSG.DELETE.>", "replay -all", "notifier: letter 1: published, but not deleted: nats: permissions violation"},
@@ -151,8 +151,10 @@ func TestDeadNotPermitted(t *testing.T) {
 			}})
 			js := kit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())
 			createStreams(t, js)
-			_, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", "e-1"))
-			kit.Check(t, err)
+			for _, id := range []string{"e-1", "e-2"} {
+				_, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", id))
+				kit.Check(t, err)
+			}
 			env := map[string]string{"NATS_URL": "nats://some:hunter2@" + s.Addr().String()}
 			began := time.Now()
 			_, errOut := runToEnd(t, env, exitFailed, append([]string{"dead"}, strings.Fields(test.command)...)...)
@@ -162,8 +164,11 @@ func TestDeadNotPermitted(t *testing.T) {
 			if took := time.Since(began); took > 4*time.Second {
 				t.Errorf("it took %s, expected an answer at once", took)
 			}
-			if n := messages(t, js, "NOTIFY_DEAD"); n != 1 {
-				t.Errorf("%d letters, expected one", n)
+			if n := messages(t, js, "NOTIFY_DEAD"); n != 2 {
+				t.Errorf("%d letters, expected two", n)
+			}
+			if n := messages(t, js, "NOTIFY"); n > 1 {
+				t.Errorf("%d events are back, expected the command to end at the denial", n)
 			}
 		})
 	}

@@ -272,6 +272,21 @@ func TestEachEndsWithAnError(t *testing.T) {
 	}
 }
 
+// A stream may hold gigabytes of payloads.
+func TestEachReadsNoPayloads(t *testing.T) {
+	d := newFixture(t)
+	const count, size = 100, 50_000
+	for i := range count {
+		d.letter(fmt.Sprint(i), strings.Repeat("x", size))
+	}
+	s, before := d.open(), d.connection.Stats().InBytes
+	n := 0
+	kit.Check(t, s.Each(t.Context(), func(outcome.Record) error { n++; return nil }))
+	if read := d.connection.Stats().InBytes - before; n != count || read > count*size/10 {
+		t.Errorf("%d letters in %d bytes, expected %d without payloads", n, read, count)
+	}
+}
+
 // BenchmarkEach reads 50,000 letters. "notifier dead list" promises that within 3 s.
 func BenchmarkEach(b *testing.B) {
 	server, err := devstack.StartNATS("127.0.0.1:0", b.TempDir())
