@@ -34,9 +34,9 @@ func deadCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dead",
 		Usage: "list the events that could never be sent, show one, replay or delete them",
-		Description: `Workers keep such events as dead letters in the stream <NATS_STREAM>_DEAD, each with the reason. Fix the cause
-before a replay: a replayed event is decided like any other, and can become a dead letter again. Without a command,
-the newest letters are listed.
+		Description: `Workers keep such events as dead letters in the stream <NATS_STREAM>_DEAD, each with the
+reason. Fix the cause before a replay: a replayed event is decided like any other, and can become a dead letter
+again. Without a command, the newest letters are listed.
 
 Example:
    notifier dead list`,
@@ -80,9 +80,9 @@ func deadShowCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one dead letter with its payload",
 		ArgsUsage: "SEQ",
-		Description: `No other command shows a payload, which can be confidential. Control characters and bytes that are not valid UTF-8
-are escaped, such as \x1b. With -json the payload is exact: as "payload", or as "payload_base64" if it is not valid UTF-8.
-Passwords in the URLs of headers are hidden.
+		Description: `No other command shows a payload, which can be confidential. Control characters and bytes
+that are not valid UTF-8 are escaped, such as \x1b. With -json the payload is exact: as "payload", or as
+"payload_base64" if it is not valid UTF-8. Passwords in the URLs of headers are hidden.
 
 Example:
    notifier dead show 17`,
@@ -114,11 +114,13 @@ func deadReplayCommand() *cli.Command {
 		Name:      "replay",
 		ArgsUsage: "[SEQ...]",
 		Usage:     "publish dead letters again to where they came from, the oldest first",
-		Description: `Select letters by SEQ, by -reason and -category, or by -all. Each event is published as it was, to the subject it
-came from, and its letter is deleted once the stream has the event. If a replay is cut off, run it again: events keep
-their ids and are not duplicated. Limits and mutes apply: an event that they drop is gone, and so is its letter.
+		Description: `Select letters by SEQ, by -reason and -category, or by -all. Each event is published as it
+was, to the subject it came from, and its letter is deleted once the stream has the event. If a replay is cut off,
+run it again: events keep their ids and are not duplicated. Limits and mutes apply: an event that they drop is
+gone, and so is its letter.
 
-Shortened letters and messages that no worker wrote are left. The exit code is 1 if a letter could not be replayed.
+Shortened letters and messages that no worker wrote are left. The exit code is 1 if a letter could not be
+replayed.
 
 Examples:
    notifier dead replay 17 18
@@ -138,8 +140,9 @@ func deadDeleteCommand() *cli.Command {
 		Name:      "delete",
 		ArgsUsage: "[SEQ...]",
 		Usage:     "delete dead letters for good, the oldest first",
-		Description: `Select letters by SEQ, by -reason and -category, or by -all; "notifier dead list" shows them. A deleted event is
-gone. Messages that no worker wrote are left. The exit code is 1 if a letter could not be deleted.
+		Description: `Select letters by SEQ, by -reason and -category, or by -all; "notifier dead list" shows
+them. A deleted event is gone. Messages that no worker wrote are left. The exit code is 1 if a letter could not be
+deleted.
 
 Examples:
    notifier dead delete 17 18
@@ -396,7 +399,7 @@ func work(interrupt context.Context, cmd *cli.Command, verb string, do letterAct
 	return withLetters(ctx, cmd, func(ctx context.Context, stream *letters.Stream) error {
 		seqs := slices.Sorted(slices.Values(selection.seqs))
 		if len(seqs) == 0 {
-			// Letters that arrive later are not among them, so no event is replayed twice.
+			// Each ends before letters that arrive later, so no event is replayed twice.
 			err := stream.Each(ctx, func(r outcome.Record) error {
 				if selection.matches(r) {
 					seqs = append(seqs, r.LetterSeq)
@@ -407,7 +410,10 @@ func work(interrupt context.Context, cmd *cli.Command, verb string, do letterAct
 				return err
 			}
 		}
-		w := deadWork{cmd: cmd, stream: stream, subject: loaded.DeadLetter, verb: verb, do: do, limit: selection.limit}
+		w := deadWork{
+			cmd: cmd, stream: stream, subject: loaded.DeadLetter,
+			verb: verb, do: do, limit: selection.limit,
+		}
 		err := w.all(ctx, interrupt, seqs)
 		if err := w.summarize(len(seqs)); err != nil {
 			return err
@@ -511,7 +517,8 @@ func (w *deadWork) report(r deadResult) error {
 	if r.Why == "" {
 		return nil
 	}
-	_, err := fmt.Fprintf(w.cmd.Root().ErrWriter, "letter %d %s: %s\n", r.LetterSeq, r.Result, term.Printable(r.Why))
+	why := term.Printable(r.Why)
+	_, err := fmt.Fprintf(w.cmd.Root().ErrWriter, "letter %d %s: %s\n", r.LetterSeq, r.Result, why)
 	return err
 }
 

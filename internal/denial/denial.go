@@ -1,7 +1,7 @@
 // Package denial ends requests that a NATS server denies.
 //
-// The server does not reply to a denied request. It sends an error on the connection, which names the subject. Without
-// a Watch, a request waits for its timeout, and the operator does not learn which permission is missing.
+// The server does not reply to a denied request. It sends an error on the connection, which names the
+// subject. Without a Watch, a request waits for its timeout, and nothing names the missing permission.
 package denial
 
 import (
@@ -36,8 +36,8 @@ func (w *Watch) Option() nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { w.Denied(err) })
 }
 
-// Denied takes an error of the connection, for an owner with an error handler of its own. If the error denies a
-// watched operation, Denied ends the contexts in use and returns true.
+// Denied takes an error of the connection, for an owner with an error handler of its own. If the error denies
+// a watched operation, Denied ends the contexts in use and returns true.
 func (w *Watch) Denied(err error) bool {
 	concerns := func(subject string) bool { return strings.Contains(err.Error(), `for Publish to "`+subject) }
 	if !errors.Is(err, nats.ErrPermissionViolation) {

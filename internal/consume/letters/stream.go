@@ -49,7 +49,8 @@ func Open(ctx context.Context, connection *nats.Conn, events string, pattern eve
 	s := &Stream{js: js, events: events, pattern: pattern}
 	s.stream, err = js.Stream(ctx, s.Name())
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("stream %s does not exist; the first worker creates it: check NATS_STREAM", s.Name())
+		return nil, fmt.Errorf("stream %s does not exist; the first worker creates it: check NATS_STREAM",
+			s.Name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", s.Name(), explain(ctx, err))
@@ -217,8 +218,8 @@ func (s *Stream) publish(ctx context.Context, letter *Letter) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return &LetterError{Why: fmt.Sprintf("no stream stores %s, expected one such as %s, which the first worker creates",
-			letter.Record.Subject, s.events)}
+		return &LetterError{Why: fmt.Sprintf("no stream stores %s, expected one such as %s, "+
+			"which the first worker creates", letter.Record.Subject, s.events)}
 	case errors.Is(err, nats.ErrMaxPayload),
 		errors.Is(err, nats.ErrBadHeaderMsg),
 		errors.Is(err, jetstream.ErrInvalidJSAck),
