@@ -144,6 +144,33 @@ func TestDeadInterrupted(t *testing.T) {
 	}
 }
 
+// TestDeadInterruptedWhilePublishing: a letter whose event is stored is also deleted.
+func TestDeadInterruptedWhilePublishing(t *testing.T) {
+	t.Parallel()
+	js, env := startWithStreams(t)
+	kit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
+	for _, id := range []string{"e-1", "e-2"} {
+		_, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", id))
+		kit.Check(t, err)
+	}
+	events, err := js.Conn().SubscribeSync("notify.>") // in place of the stream
+	kit.Check(t, err)
+	kit.Check(t, js.Conn().Flush())
+	p := start(t, env, "dead", "replay", "-all")
+	event, err := events.NextMsg(kit.Patience)
+	kit.Check(t, err)
+	p.terminate(t)
+	select { // the command should wait for the acknowledgement
+	case <-p.ended:
+	case <-time.After(500 * time.Millisecond):
+	}
+	kit.Check(t, event.Respond([]byte(`{"stream":"NOTIFY","seq":1}`)))
+	p.ends(t, exitFailed)
+	if out, left := p.out.String(), messages(t, js, "NOTIFY_DEAD"); out != "1 replayed, 1 not tried.\n" || left != 1 {
+		t.Errorf("%q and %d letters, expected the first to be replayed and deleted", out, left)
+	}
+}
+
 // fullPipe returns a pipe with a full buffer: writes block until the reader drains it.
 func fullPipe(t *testing.T) (reader, writer *os.File) {
 	t.Helper()
