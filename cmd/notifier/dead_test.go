@@ -56,12 +56,12 @@ func TestDeadMany(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	out, _ := runToEnd(t, env, exitDone, "dead", "list", "-n", "2")
+	out, _ := runToEnd(t, env, exitDone, "dead", "list", "-n", "3")
 	lines := strings.Split(out, "\n")
 	row := func(n int) string { return fmt.Sprintf(" %-8s   %d", fmt.Sprintf("e-%d", n), n) }
-	note := fmt.Sprintf("%d dead letters. %d older ones are not shown: see -n.", count, count-2)
-	if len(lines) != 5 || !strings.HasSuffix(lines[1], row(count-1)) || !strings.HasSuffix(lines[2], row(count)) || lines[3] != note {
-		t.Errorf("%q, expected the last two of %d", out, count)
+	note := fmt.Sprintf("%d dead letters. %d older ones are not shown: see -n.", count, count-3)
+	if len(lines) != 6 || !strings.HasSuffix(lines[1], row(count-2)) || !strings.HasSuffix(lines[3], row(count)) || lines[4] != note {
+		t.Errorf("%q, expected the last three of %d", out, count)
 	}
 	out, _ = runToEnd(t, env, exitDone, "dead", "replay", "-all", "-n", "700")
 	if out != "700 replayed, 1300 not tried.\n" {
