@@ -34,11 +34,11 @@ func TestDeadDiesAgain(t *testing.T) {
 	kit.Eventually(t, "it is dead", func() bool { return len(died()) == 1 })
 	id := logLine(t, died()[0])["event_id"].(string)
 	out, _ := runToEnd(t, env, exitDone, "dead", "list")
-	if !strings.Contains(out, "   "+id+"   1\n") || !strings.HasSuffix(out, "1 dead letter: 1 malformed\n") {
+	if !strings.Contains(out, "   "+id+"   1\n1 dead letter.\n") {
 		t.Errorf("%q, expected the event %s", out, id)
 	}
 	for n := 2; n <= 3; n++ {
-		if out, errOut := runToEnd(t, env, exitDone, "dead", "replay"); out != "1 replayed, 0 left\n" || errOut != "" {
+		if out, errOut := runToEnd(t, env, exitDone, "dead", "replay", "-all"); out != "1 replayed.\n" || errOut != "" {
 			t.Errorf("%q %q, expected one to go back", out, errOut)
 		}
 		kit.Eventually(t, "it is dead again", func() bool { return len(died()) == n && messages(t, js, "NOTIFY_DEAD") == 1 })
@@ -67,7 +67,7 @@ func TestDeadIsSentOnce(t *testing.T) {
 	}
 	first.terminate(t)
 	first.ends(t, exitDone)
-	if out, _ := runToEnd(t, env, exitDone, "dead", "replay"); out != "2 replayed, 0 left\n" {
+	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-all"); out != "2 replayed.\n" {
 		t.Errorf("%q, expected them to go back", out)
 	}
 
@@ -102,7 +102,7 @@ func TestDeadDoesNotLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, _ := runToEnd(t, env, exitDone, "dead", "replay"); out != "20 replayed, 0 left\n" {
+	if out, _ := runToEnd(t, env, exitDone, "dead", "replay", "-all"); out != "20 replayed.\n" {
 		t.Errorf("%q, expected each to go back once", out)
 	}
 	kit.Eventually(t, "all have died again", func() bool { return messages(t, js, "NOTIFY_DEAD") == 20 })
@@ -125,7 +125,7 @@ func TestDeadInterrupted(t *testing.T) {
 	kit.Check(t, err)
 	kit.Check(t, js.Conn().Flush())
 	reader, writer := fullPipe(t) // the command blocks on its first line of -json
-	command := exec.Command("notifier", "dead", "replay", "-json")
+	command := exec.Command("notifier", "dead", "replay", "-all", "-json")
 	command.Stdout = writer
 	p := startCommand(t, command, env)
 	kit.Check(t, writer.Close())
@@ -141,6 +141,33 @@ func TestDeadInterrupted(t *testing.T) {
 	back, left := messages(t, js, "NOTIFY"), messages(t, js, "NOTIFY_DEAD")
 	if back+left != count || left == 0 {
 		t.Errorf("%d are back and %d are left, expected each of %d in one place", back, left, count)
+	}
+}
+
+// TestDeadInterruptedWhilePublishing: a letter whose event is stored is also deleted.
+func TestDeadInterruptedWhilePublishing(t *testing.T) {
+	t.Parallel()
+	js, env := startWithStreams(t)
+	kit.Check(t, js.DeleteStream(t.Context(), "NOTIFY"))
+	for _, id := range []string{"e-1", "e-2"} {
+		_, err := js.PublishMsg(t.Context(), deadLetter("errors", "malformed", id))
+		kit.Check(t, err)
+	}
+	events, err := js.Conn().SubscribeSync("notify.>") // in place of the stream
+	kit.Check(t, err)
+	kit.Check(t, js.Conn().Flush())
+	p := start(t, env, "dead", "replay", "-all")
+	event, err := events.NextMsg(kit.Patience)
+	kit.Check(t, err)
+	p.terminate(t)
+	select { // the command should wait for the acknowledgement
+	case <-p.ended:
+	case <-time.After(500 * time.Millisecond):
+	}
+	kit.Check(t, event.Respond([]byte(`{"stream":"NOTIFY","seq":1}`)))
+	p.ends(t, exitFailed)
+	if out, left := p.out.String(), messages(t, js, "NOTIFY_DEAD"); out != "1 replayed, 1 not tried.\n" || left != 1 {
+		t.Errorf("%q and %d letters, expected the first to be replayed and deleted", out, left)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	cmdline "notifier/internal/cli"
+	"notifier/internal/denial"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
@@ -286,9 +287,10 @@ func publish(ctx context.Context, p publication, cmd *cli.Command) error {
 			return err // before anything is connected
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	connection, err := connectPublisher(s, cancel)
+	watch := denial.NewWatch()
+	ctx, end := watch.Context(ctx)
+	defer end()
+	connection, err := connectPublisher(s, watch)
 	if err != nil {
 		return err
 	}
@@ -311,9 +313,8 @@ func publish(ctx context.Context, p publication, cmd *cli.Command) error {
 }
 
 // connectPublisher connects with an inbox prefix that the user may subscribe to: the prefix of publishers, of
-// operators ("docker compose run publish") or of any client. Later it calls denied if the server denies
-// something.
-func connectPublisher(s settings.NATS, denied context.CancelCauseFunc) (*nats.Conn, error) {
+// operators ("docker compose run publish") or of any client. Later denials go to the watch.
+func connectPublisher(s settings.NATS, watch *denial.Watch) (*nats.Conn, error) {
 	const name = "notifier publish"
 	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
 	for _, options := range [][]nats.Option{
@@ -337,11 +338,7 @@ func connectPublisher(s settings.NATS, denied context.CancelCauseFunc) (*nats.Co
 			connection.Close()
 			continue
 		}
-		connection.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) {
-				denied(err)
-			}
-		})
+		connection.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { watch.Denied(err) })
 		return connection, nil
 	}
 	return nil, fmt.Errorf("NATS: no permission to receive acknowledgements; "+

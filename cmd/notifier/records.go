@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"notifier/internal/denial"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
@@ -38,20 +39,34 @@ func readRecords(ctx context.Context, name string, read func(context.Context, re
 		return fmt.Errorf("outcomes are not recorded: %w", err)
 	}
 	attempt := func(options []nats.Option) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		connection, err := s.Connect(s.URL, append(options, endOnDenial(cancel))...)
-		if err != nil {
-			return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
-		}
-		defer connection.Close()
-		return interrupted(read(ctx, recordSource{recent.NewReader(connection, place), place, connection, s}))
+		return connected(ctx, s, options, func(ctx context.Context, connection *nats.Conn) error {
+			return read(ctx, recordSource{recent.NewReader(connection, place), place, connection, s})
+		})
 	}
 	err = attempt(s.OperatorOptions(name))
 	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Subscription") {
 		err = attempt(s.WorkerOptions(name)) // a worker's user may receive replies below its own inbox alone
 	}
 	return err
+}
+
+// connected connects to NATS and calls do. If the server denies a request, the context of do ends with that as
+// its cause.
+func connected(
+	ctx context.Context,
+	s settings.NATS,
+	options []nats.Option,
+	do func(context.Context, *nats.Conn) error,
+) error {
+	watch := denial.NewWatch()
+	ctx, end := watch.Context(ctx)
+	defer end()
+	connection, err := s.Connect(s.URL, append(options, watch.Option())...)
+	if err != nil {
+		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
+	}
+	defer connection.Close()
+	return interrupted(do(ctx, connection))
 }
 
 // writeRecords writes records as a table.

@@ -49,7 +49,7 @@ func TestSecurityNATSReplies(t *testing.T) {
 	if info := consumer.CachedInfo(); info.Paused || info.Delivered.Stream != 0 || info.AckFloor.Stream != 0 {
 		t.Errorf("the consumer %+v, expected it as it was", info)
 	}
-	p := start(t, map[string]string{"NATS_URL": as("operator")}, "dead", "replay")
+	p := start(t, map[string]string{"NATS_URL": as("operator")}, "dead", "replay", "-all")
 	if p.code(t); !strings.Contains(p.out.String(), "0 replayed, 31 left") {
 		t.Errorf("dead replay: %s", p.out.String())
 	}

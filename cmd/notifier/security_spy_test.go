@@ -77,9 +77,9 @@ func TestSecurityNATSSpies(t *testing.T) {
 	kit.Eventually(t, "all settled and acknowledged", func() bool { return len(w.out.lines(`"outcome":`)) == 3 && acknowledged(t, js) })
 	operator := maps.Clone(worker)
 	operator["NATS_URL"] = as("operator")
-	for _, command := range []string{"list", "replay"} {
-		if p := start(t, operator, "dead", command); p.code(t) != exitDone {
-			t.Errorf("dead %s: %s", command, p.errOut.String())
+	for _, command := range [][]string{{"dead", "list"}, {"dead", "replay", "-all"}} {
+		if p := start(t, operator, command...); p.code(t) != exitDone {
+			t.Errorf("%s: %s", command, p.errOut.String())
 		}
 	}
 	for inbox, s := range spies {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,6 +15,7 @@ import (
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
 	"notifier/internal/consume/streams"
+	"notifier/internal/denial"
 	"notifier/internal/event"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/redact"
@@ -32,15 +32,15 @@ type natsCheck struct {
 	settings   settings.Settings
 	connection *nats.Conn
 	js         jetstream.JetStream
-	deny       atomic.Pointer[context.CancelCauseFunc] // ends the request in progress
-	stream     *jetstream.StreamInfo                   // NATS_STREAM; nil if missing or unknown
+	watch      *denial.Watch
+	stream     *jetstream.StreamInfo // NATS_STREAM; nil if missing or unknown
 
 	account *jetstream.AccountInfo // nil if unknown
 	asked   bool                   // for the account
 }
 
 func natsGroup(s settings.Settings) group {
-	n := &natsCheck{settings: s}
+	n := &natsCheck{settings: s, watch: denial.NewWatch()}
 	name := s.NATS.Stream
 	dead := output{
 		config:      letters.Config(name, s.DeadLetter, s.DeadLetterBytes),
@@ -84,12 +84,7 @@ func natsGroup(s settings.Settings) group {
 // connect connects as a worker does.
 func (n *natsCheck) connect(context.Context) []Row {
 	s := n.settings.NATS
-	options := append(s.WorkerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect(),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if deny := n.deny.Load(); deny != nil && errors.Is(err, nats.ErrPermissionViolation) {
-				(*deny)(err)
-			}
-		}))
+	options := append(s.WorkerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect(), n.watch.Option())
 	connection, err := s.Connect(s.URL, options...)
 	if err != nil {
 		return stop("no connection to %s: %s", s.Servers(), advised(err, natsAdvice(err)))
@@ -110,12 +105,10 @@ func (n *natsCheck) connect(context.Context) []Row {
 	return one(OK, "%s, version %s, %s", server, connection.ConnectedServerVersion(), security)
 }
 
-// request makes one request. The server does not reply to a request that it denies. It sends an error to the
-// connection's handler, which ends the request.
+// request makes one request, which ends with the cause if the server denies it.
 func (n *natsCheck) request(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	n.deny.Store(&cancel)
+	ctx, end := n.watch.Context(ctx)
+	defer end()
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -2,6 +2,8 @@ package letters_test
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -10,6 +12,7 @@ import (
 	"notifier/internal/consume/letters"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/test/kit"
 )
 
@@ -66,6 +69,24 @@ func (d *fixture) letter(id, payload string, headers ...string) uint64 {
 	return ack.Sequence
 }
 
+// raw stores a message with a header block that no client library would write.
+func (d *fixture) raw(header string) {
+	d.Helper()
+	stream, err := d.js.Stream(d.Context(), "NOTIFY_DEAD")
+	kit.Check(d.T, err)
+	before := stream.CachedInfo().State.Msgs
+	c, err := net.Dial("tcp", d.server.Addr())
+	kit.Check(d.T, err)
+	defer func() { _ = c.Close() }()
+	_, err = fmt.Fprintf(c, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB notify-dead.x %d %d\r\n%s\r\n",
+		len(header), len(header), header)
+	kit.Check(d.T, err)
+	kit.Eventually(d.T, "it is stored", func() bool {
+		stream, err := d.js.Stream(d.Context(), "NOTIFY_DEAD")
+		return err == nil && stream.CachedInfo().State.Msgs == before+1
+	})
+}
+
 func (d *fixture) open() *letters.Stream {
 	d.Helper()
 	pattern, err := event.ParsePattern("notify.>")
@@ -75,24 +96,38 @@ func (d *fixture) open() *letters.Stream {
 	return s
 }
 
-func (d *fixture) all() []*letters.Letter {
+// records returns the records of all letters.
+func (d *fixture) records() []outcome.Record {
 	d.Helper()
-	var all []*letters.Letter
-	kit.Check(d.T, d.open().Each(d.Context(), func(l *letters.Letter) error {
-		all = append(all, l)
+	var all []outcome.Record
+	kit.Check(d.T, d.open().Each(d.Context(), func(r outcome.Record) error {
+		all = append(all, r)
 		return nil
 	}))
 	return all
 }
 
+// all returns all letters.
+func (d *fixture) all() []*letters.Letter {
+	d.Helper()
+	var all []*letters.Letter
+	s := d.open()
+	for _, r := range d.records() {
+		letter, err := s.Get(d.Context(), r.LetterSeq)
+		kit.Check(d.T, err)
+		all = append(all, letter)
+	}
+	return all
+}
+
 // putBack replays the only letter.
-func (d *fixture) putBack() (letters.Receipt, error) {
+func (d *fixture) putBack() error {
 	d.Helper()
 	all := d.all()
 	if len(all) != 1 {
 		d.Fatalf("%d letters, expected one", len(all))
 	}
-	return d.open().Replay(d.Context(), all[0])
+	return d.open().Replay(d.Context(), "notify-dead", all[0])
 }
 
 // stored returns all messages of a stream.

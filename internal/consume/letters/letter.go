@@ -9,66 +9,51 @@ import (
 	"unicode"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 )
 
-// Info describes a letter without its payload. Its fields come from the letter's headers, which are not
-// validated: anyone who may publish to the dead-letter stream can forge them.
-type Info struct {
-	Seq       uint64    // in the dead-letter stream
-	Time      time.Time // when the event died, or when the letter was stored if no header has the time
-	Category  string    // empty if Subject does not match the pattern
-	Reason    string    // one of outcome.DeadReasons, unless forged
-	Detail    string
-	Source    string // the event's origin according to its publisher
-	EventID   string
-	Subject   string // where the event was published
-	StreamSeq uint64 // the event's sequence in its stream, 0 if unknown
-	Bytes     int    // length of the payload in the letter
-	Shortened int    // length of the whole payload if the letter has only its beginning, else -1
-}
-
-// Letter is one message of the dead-letter stream.
+// Letter is one message of the dead-letter stream. Anyone who may publish to the stream can forge one.
 type Letter struct {
-	Info
-	stored time.Time
-	kept   string // the subject of the letter itself
-	header nats.Header
-	data   []byte
+	Record  outcome.Record // of the event; LetterSeq is the letter's own
+	Payload []byte         // of the event, or its beginning; see Shortened
+	header  nats.Header
+	subject string // the letter's, not the event's
+	stored  time.Time
 }
 
-func readLetter(message *jetstream.RawStreamMsg, pattern event.Pattern) *Letter {
-	header := message.Header
-	l := &Letter{
-		Info: Info{
-			Seq:     message.Sequence,
-			Time:    message.Time.UTC(),
-			Reason:  header.Get(outcome.HeaderReason),
-			Detail:  header.Get(outcome.HeaderDetail),
-			Source:  header.Get(outcome.HeaderSource),
-			EventID: header.Get(outcome.HeaderEventID),
-			Subject: header.Get(outcome.HeaderSubject),
-			Bytes:   len(message.Data), Shortened: -1,
-		},
-		stored: message.Time.UTC(), kept: message.Subject, header: header, data: message.Data,
+// readLetter reads a message of the dead-letter stream. No header is trusted: a message without them has a
+// Record without a reason.
+func readLetter(m *nats.Msg, seq uint64, stored time.Time, pattern event.Pattern) *Letter {
+	r := outcome.Record{
+		Time:      stored.UTC(),
+		EventID:   m.Header.Get(outcome.HeaderEventID),
+		Source:    m.Header.Get(outcome.HeaderSource),
+		Outcome:   outcome.Dead,
+		Reason:    m.Header.Get(outcome.HeaderReason),
+		Detail:    m.Header.Get(outcome.HeaderDetail),
+		LetterSeq: seq,
+		Subject:   m.Header.Get(outcome.HeaderSubject),
 	}
-	if died, err := time.Parse(time.RFC3339, header.Get(outcome.HeaderTime)); err == nil {
-		l.Time = died.UTC()
+	if died, err := time.Parse(time.RFC3339, m.Header.Get(outcome.HeaderTime)); err == nil {
+		r.Time = died.UTC()
 	}
-	l.Category, _ = pattern.Category(l.Subject)
-	l.StreamSeq, _ = strconv.ParseUint(header.Get(outcome.HeaderStreamSeq), 10, 64)
-	if values := header[outcome.HeaderShortened]; len(values) > 0 {
-		l.Shortened, _ = strconv.Atoi(values[0]) // 0 if invalid: the letter is shortened all the same
-	}
-	return l
+	r.Category, _ = pattern.Category(r.Subject)
+	r.StreamSeq, _ = strconv.ParseUint(m.Header.Get(outcome.HeaderStreamSeq), 10, 64)
+	return &Letter{Record: r, Payload: m.Data, header: m.Header, subject: m.Subject, stored: stored}
 }
 
-// Payload returns the payload of the event, or its beginning if the letter was shortened. It may have any
-// bytes and should be shown only on request.
-func (l *Letter) Payload() []byte { return l.data }
+// Shortened reports whether the letter has only the beginning of the payload, and the length of the whole in
+// bytes, which is 0 if unknown.
+func (l *Letter) Shortened() (whole int, shortened bool) {
+	values := l.header[outcome.HeaderShortened]
+	if len(values) == 0 {
+		return 0, false
+	}
+	whole, _ = strconv.Atoi(values[0])
+	return whole, true
+}
 
 // Headers returns the publisher's own headers. Their values may contain secrets and any characters.
 func (l *Letter) Headers() map[string][]string {
@@ -82,14 +67,12 @@ func (l *Letter) Headers() map[string][]string {
 }
 
 // foreign explains why no worker can have stored the message below subject. It returns "" for a letter.
-// Others may publish to the stream too, and delete their messages themselves.
 func (l *Letter) foreign(subject string) string {
 	switch {
-	case !strings.HasPrefix(l.kept, subject+"."):
-		return fmt.Sprintf("it is no dead letter: its subject %.80q is not below %s", l.kept, subject)
-	case !slices.Contains(outcome.DeadReasons(), l.Reason):
-		return fmt.Sprintf("it is no dead letter: its %s is %.80q, which is no reason of one",
-			outcome.HeaderReason, l.Reason)
+	case !strings.HasPrefix(l.subject, subject+"."):
+		return fmt.Sprintf("it is no dead letter: its subject %.80q is not below %s", l.subject, subject)
+	case !slices.Contains(outcome.DeadReasons(), l.Record.Reason):
+		return fmt.Sprintf("it is no dead letter: its %s is %.80q", outcome.HeaderReason, l.Record.Reason)
 	case l.header.Get(outcome.HeaderTime) == "":
 		return "it is no dead letter: it has no " + outcome.HeaderTime
 	}
@@ -103,16 +86,18 @@ const maxSubject = 2048
 // obstacle explains why the letter can never be replayed. It returns "" if it can. The subject must match the
 // pattern: no worker reads any other, and a forged letter must not reach the API of the server ($JS.API...).
 func (l *Letter) obstacle(pattern event.Pattern) string {
-	_, matches := pattern.Category(l.Subject)
+	subject := l.Record.Subject
+	_, matches := pattern.Category(subject)
+	whole, shortened := l.Shortened()
 	switch {
-	case l.Shortened >= 0:
-		return fmt.Sprintf("it was shortened: %d of the payload's %d bytes are kept", l.Bytes, l.Shortened)
-	case l.Subject == "":
+	case shortened:
+		return fmt.Sprintf("it was shortened: %d of the payload's %d bytes are kept", len(l.Payload), whole)
+	case subject == "":
 		return "it does not name its subject (" + outcome.HeaderSubject + ")"
-	case !publishable(l.Subject):
-		return fmt.Sprintf("its subject %.80q cannot be published to", l.Subject)
+	case !publishable(subject):
+		return fmt.Sprintf("its subject %.80q cannot be published to", subject)
 	case !matches:
-		return fmt.Sprintf("its subject %.80q does not match NATS_SUBJECT %q", l.Subject, pattern)
+		return fmt.Sprintf("its subject %.80q does not match NATS_SUBJECT %q", subject, pattern)
 	}
 	return ""
 }
@@ -127,15 +112,15 @@ func publishable(subject string) bool {
 // message returns the event as it was published, with three headers of its own: a message ID by which the
 // stream detects a second replay, the event's ID, and the source without secrets.
 func (l *Letter) message() *nats.Msg {
-	message := nats.NewMsg(l.Subject)
+	message := nats.NewMsg(l.Record.Subject)
 	message.Header = l.Headers()
-	message.Header.Set(nats.MsgIdHdr, fmt.Sprintf("replay.%d.%d", l.Seq, l.stored.UnixNano()))
-	if l.EventID != "" {
-		message.Header.Set(outcome.HeaderEventID, l.EventID)
+	message.Header.Set(nats.MsgIdHdr, fmt.Sprintf("replay.%d.%d", l.Record.LetterSeq, l.stored.UnixNano()))
+	if l.Record.EventID != "" {
+		message.Header.Set(outcome.HeaderEventID, l.Record.EventID)
 	}
-	if l.Source != "" {
-		message.Header.Set(outcome.HeaderSource, l.Source)
+	if l.Record.Source != "" {
+		message.Header.Set(outcome.HeaderSource, l.Record.Source)
 	}
-	message.Data = l.data
+	message.Data = l.Payload
 	return message
 }

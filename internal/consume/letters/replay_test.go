@@ -22,11 +22,7 @@ func TestReplay(t *testing.T) {
 		"X-Two", "one", "X-Two", "two", "x-lower", "ü \x1b[2J", "Content-Type", "text/plain", "Empty", "",
 		"Status", "503", "notifier-detail", "forged", "Notifier-Source", "/s x")
 	stored := d.stored("NOTIFY_DEAD")[0].Time
-	receipt, err := d.putBack()
-	kit.Check(t, err)
-	if want := (letters.Receipt{Stream: "NOTIFY", Seq: 1}); receipt != want {
-		t.Errorf("%+v, expected %+v", receipt, want)
-	}
+	kit.Check(t, d.putBack())
 	back := d.stored("NOTIFY")[0]
 	want := nats.Header{
 		"Notifier-Event-Id": {"e-1"}, "Notifier-Source": {"/s x"},
@@ -65,11 +61,7 @@ func TestRepeatedReplayStoresOneEvent(t *testing.T) {
 	_, err := d.js.PublishMsg(t.Context(), message)
 	kit.Check(t, err)
 	for range 2 { // the second finds no letter to delete
-		receipt, err := s.Replay(t.Context(), letter)
-		kit.Check(t, err)
-		if !receipt.Duplicate {
-			t.Errorf("%+v, expected a duplicate", receipt)
-		}
+		kit.Check(t, s.Replay(t.Context(), "notify-dead", letter))
 	}
 	if n := len(d.stored("NOTIFY")); n != 1 {
 		t.Errorf("%d events, expected one", n)
@@ -87,7 +79,7 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 	}{
 		"no stream": {
 			func(d *fixture) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
-			`no stream stores notify.errors, expected one such as NOTIFY, which the first "notifier serve" creates`,
+			`no stream stores notify.errors, expected one such as NOTIFY, which the first worker creates`,
 		},
 		"too large for the stream": {func(d *fixture) {
 			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{
@@ -106,9 +98,9 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 			d := newFixture(t)
 			d.letter("e-1", "{}")
 			test.prepare(d)
-			_, err := d.putBack()
-			if failed := (*letters.PublishError)(nil); !errors.As(err, &failed) || !strings.Contains(failed.Why, test.want) {
-				t.Errorf("%v, expected a PublishError with %q", err, test.want)
+			err := d.putBack()
+			if failed := (*letters.LetterError)(nil); !errors.As(err, &failed) || failed.Permanent || !strings.Contains(failed.Why, test.want) {
+				t.Errorf("%v, expected a LetterError with %q", err, test.want)
 			}
 			if n := len(d.all()); n != 1 {
 				t.Errorf("%d letters, expected it to stay", n)
@@ -131,15 +123,17 @@ func TestUnreplayableLettersStay(t *testing.T) {
 	} {
 		add(fmt.Sprintf("its subject %.80q cannot be published to", subject), "Notifier-Subject", subject)
 	}
+	add(`it is no dead letter: its Notifier-Reason is "because"`, "Notifier-Reason", "because")
+	add("it is no dead letter: it has no Notifier-Time", "Notifier-Time", "")
 	for _, subject := range []string{"other.errors", "notify", "notify-dead.errors", "_INBOX.a"} {
 		add(fmt.Sprintf(`its subject %q does not match NATS_SUBJECT "notify.>"`, subject), "Notifier-Subject", subject)
 	}
 	s := d.open()
 	for _, letter := range d.all() {
-		_, err := s.Replay(t.Context(), letter)
-		left := (*letters.LeftError)(nil)
-		if !errors.As(err, &left) || left.Why != why[letter.Seq] {
-			t.Errorf("letter %d: %v, expected %q", letter.Seq, err, why[letter.Seq])
+		err := s.Replay(t.Context(), "notify-dead", letter)
+		left := (*letters.LetterError)(nil)
+		if !errors.As(err, &left) || !left.Permanent || left.Why != why[letter.Record.LetterSeq] {
+			t.Errorf("letter %d: %v, expected %q", letter.Record.LetterSeq, err, why[letter.Record.LetterSeq])
 		}
 	}
 	if n := len(d.all()); n != len(why) {

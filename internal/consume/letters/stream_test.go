@@ -16,33 +16,38 @@ import (
 	"notifier/internal/consume/letters"
 	"notifier/internal/devstack"
 	"notifier/internal/event"
+	"notifier/internal/outcome"
 	"notifier/test/kit"
 )
 
-func TestLetterInfo(t *testing.T) {
+func TestRecordsOfLetters(t *testing.T) {
 	d := newFixture(t)
 	d.letter("e-1", "{", "Notifier-Detail", "payload ends too early", "Notifier-Source", "https://ci.example/1")
 	d.letter("e-2", "part", "Notifier-Shortened", "9000", "Notifier-Reason", "too_large", "Notifier-Subject", "notify.a.*")
 	_, err := d.js.Publish(t.Context(), "notify-dead.x", []byte("no letter"))
 	kit.Check(t, err)
-	var got []letters.Info
-	for _, letter := range d.all() {
-		got = append(got, letter.Info)
-	}
-	want := []letters.Info{
+	died := time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC)
+	want := []outcome.Record{
 		{
-			Seq: 1, Time: time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC), Category: "errors", Reason: "malformed",
-			Detail: "payload ends too early", Source: "https://ci.example/1",
-			EventID: "e-1", Subject: "notify.errors", StreamSeq: 17, Bytes: 1, Shortened: -1,
+			LetterSeq: 1, Time: died, Category: "errors", Outcome: "dead", Reason: "malformed", Subject: "notify.errors",
+			Detail: "payload ends too early", Source: "https://ci.example/1", EventID: "e-1", StreamSeq: 17,
 		},
 		{
-			Seq: 2, Time: time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC), Category: "a.*", Reason: "too_large",
-			EventID: "e-2", Subject: "notify.a.*", StreamSeq: 17, Bytes: 4, Shortened: 9000,
+			LetterSeq: 2, Time: died, Category: "a.*", Outcome: "dead", Reason: "too_large", Subject: "notify.a.*",
+			EventID: "e-2", StreamSeq: 17,
 		},
-		{Seq: 3, Time: d.stored("NOTIFY_DEAD")[2].Time, Bytes: 9, Shortened: -1},
+		{LetterSeq: 3, Time: d.stored("NOTIFY_DEAD")[2].Time, Outcome: "dead"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, d.records()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for i, letter := range d.all() {
+		if diff := cmp.Diff(want[i], letter.Record); diff != "" {
+			t.Errorf("read by itself (-want +got):\n%s", diff)
+		}
+		if whole, shortened := letter.Shortened(); shortened != (i == 1) || shortened && whole != 9000 {
+			t.Errorf("letter %d: %d, %t", i+1, whole, shortened)
+		}
 	}
 }
 
@@ -50,8 +55,8 @@ func TestOpenWithoutAStream(t *testing.T) {
 	d := newFixture(t)
 	kit.Check(t, d.js.DeleteStream(t.Context(), "NOTIFY_DEAD"))
 	_, err := letters.Open(t.Context(), d.connection, "NOTIFY", event.Pattern{})
-	if !errors.Is(err, letters.ErrNoStream) {
-		t.Errorf("%v, expected ErrNoStream", err)
+	if err == nil || err.Error() != "stream NOTIFY_DEAD does not exist; the first worker creates it: check NATS_STREAM" {
+		t.Errorf("%v, expected that there is no stream", err)
 	}
 }
 
@@ -64,27 +69,79 @@ func TestHostileLettersAreReadLikeOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newFixture(t, change)
-			for _, status := range []string{"404", "408", "409", "503", "100"} {
-				d.letter("s-"+status, "", "Status", status, "Description", "No Messages",
-					"Nats-Sequence", "1", "Nats-Subject", "x", "Nats-Stream", "y")
+			var want []string
+			for _, status := range []string{"404", "408", "409", "503", "100", "?"} {
+				for _, payload := range []string{"", "{"} {
+					id := status + payload
+					d.letter(id, payload, "Status", status, "Description", "No Messages",
+						"Nats-Sequence", "1", "Nats-Subject", "x", "Nats-Stream", "y")
+					want = append(want, id)
+				}
 			}
 			d.letter("last", "{")
+			want = append(want, "last")
 			var got []string
-			for _, letter := range d.all() {
-				got = append(got, letter.EventID)
+			for _, record := range d.records() {
+				got = append(got, record.EventID)
 			}
-			if want := []string{"s-404", "s-408", "s-409", "s-503", "s-100", "last"}; !slices.Equal(want, got) {
+			if !slices.Equal(want, got) {
 				t.Errorf("%v, expected %v", got, want)
 			}
 			s := d.open()
 			for _, letter := range d.all() {
-				_, err := s.Replay(t.Context(), letter)
-				kit.Check(t, err)
+				kit.Check(t, s.Replay(t.Context(), "notify-dead", letter))
 			}
-			if n := len(d.stored("NOTIFY")); n != 6 {
-				t.Errorf("%d events are back, expected 6", n)
+			if n := len(d.stored("NOTIFY")); n != len(want) {
+				t.Errorf("%d events are back, expected %d", n, len(want))
 			}
 		})
+	}
+}
+
+// A publisher of v0.2.0 could cause hundreds of such letters. Each reads past them without a pause at each.
+func TestManyHostileLettersAreReadQuickly(t *testing.T) {
+	d := newFixture(t)
+	const count = 1500
+	for i := range count {
+		letter := nats.NewMsg("notify-dead.errors")
+		if i%3 == 0 || i >= count/2 && i%2 == 0 {
+			letter.Header.Set("Status", "100")
+		}
+		kit.Check(t, d.connection.PublishMsg(letter))
+	}
+	kit.Eventually(t, "all are stored", func() bool {
+		stream, err := d.js.Stream(t.Context(), "NOTIFY_DEAD")
+		return err == nil && stream.CachedInfo().State.Msgs == count
+	})
+	consumers, err := d.connection.SubscribeSync("$JS.API.CONSUMER.CREATE.>")
+	kit.Check(t, err)
+	if n := len(d.records()); n != count {
+		t.Errorf("%d letters, expected %d", n, count)
+	}
+	kit.Check(t, d.connection.Flush())
+	if n, _, err := consumers.Pending(); err != nil || n > 2*count/50 {
+		t.Errorf("%d consumers, %v; expected a few", n, err)
+	}
+}
+
+// Anyone who may publish to the stream can store headers that no client can read.
+func TestUnreadableHeaders(t *testing.T) {
+	d := newFixture(t)
+	d.letter("first", "{")
+	d.raw("NATS/1.0\r\nno header at all\r\n\r\n")
+	d.letter("status", "", "Status", "404")
+	d.raw("NATS/1.0\r\nno header at all\r\n\r\n")
+	d.letter("last", "{")
+	var got []string
+	for _, record := range d.records() {
+		got = append(got, record.EventID)
+	}
+	if want := []string{"first", "", "status", "", "last"}; !slices.Equal(want, got) {
+		t.Errorf("%q, expected %q", got, want)
+	}
+	_, err := d.open().Get(t.Context(), 2)
+	if left := (*letters.LetterError)(nil); !errors.As(err, &left) || !left.Permanent {
+		t.Errorf("%v, expected that it is no letter", err)
 	}
 }
 
@@ -97,9 +154,9 @@ func TestEachSeesNoLaterLetters(t *testing.T) {
 	s := d.open()
 	d.letter("before Each", "{")
 	var seen []uint64
-	kit.Check(t, s.Each(t.Context(), func(l *letters.Letter) error {
-		seen = append(seen, l.Seq)
-		d.letter(fmt.Sprint("during Each ", l.Seq), "{")
+	kit.Check(t, s.Each(t.Context(), func(r outcome.Record) error {
+		seen = append(seen, r.LetterSeq)
+		d.letter(fmt.Sprint("during Each ", r.LetterSeq), "{")
 		return nil
 	}))
 	if want := []uint64{1, 2, 3}; !slices.Equal(want, seen) {
@@ -112,8 +169,8 @@ func TestNothingHangsWithoutAServer(t *testing.T) {
 	d.letter("e-1", "{")
 	s, letter := d.open(), d.all()[0]
 	d.server.Stop()
-	_, err := s.Replay(t.Context(), letter)
-	if failed := (*letters.PublishError)(nil); err == nil || errors.As(err, &failed) {
+	err := s.Replay(t.Context(), "notify-dead", letter)
+	if failed := (*letters.LetterError)(nil); err == nil || errors.As(err, &failed) {
 		t.Errorf("%v, expected an error that concerns all letters", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,7 +184,7 @@ func TestNothingHangsWithoutAServer(t *testing.T) {
 func TestUndeletableLettersAreNotReplayed(t *testing.T) {
 	d := newFixture(t, func(c *jetstream.StreamConfig) { c.DenyDelete = true })
 	d.letter("e-1", "{")
-	_, err := d.putBack()
+	err := d.putBack()
 	if err == nil || !strings.Contains(err.Error(), "stream NOTIFY_DEAD does not allow messages to be deleted") {
 		t.Errorf("%v, expected that none can be deleted", err)
 	}
@@ -182,8 +239,8 @@ func TestEachSeesEveryLetterInOrder(t *testing.T) {
 			want = append(want, message.Sequence)
 		}
 		var got []uint64
-		for _, letter := range d.all() {
-			got = append(got, letter.Seq)
+		for _, record := range d.records() {
+			got = append(got, record.LetterSeq)
 		}
 		if !slices.Equal(want, got) {
 			t.Errorf("after gap %d: %v, expected %v", i, got, want)
@@ -196,7 +253,7 @@ func TestEachEndsWithAnError(t *testing.T) {
 	store(t, d.js, 100)
 	s, n := d.open(), 0
 	broken := errors.New("broken")
-	err := s.Each(t.Context(), func(*letters.Letter) error {
+	err := s.Each(t.Context(), func(outcome.Record) error {
 		if n++; n == 3 {
 			return broken
 		}
@@ -207,11 +264,26 @@ func TestEachEndsWithAnError(t *testing.T) {
 	}
 	d.server.Stop()
 	began := time.Now()
-	if err := s.Each(t.Context(), func(*letters.Letter) error { return nil }); err == nil {
+	if err := s.Each(t.Context(), func(outcome.Record) error { return nil }); err == nil {
 		t.Error("no error without a server")
 	}
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// A stream may hold gigabytes of payloads.
+func TestEachReadsNoPayloads(t *testing.T) {
+	d := newFixture(t)
+	const count, size = 100, 50_000
+	for i := range count {
+		d.letter(fmt.Sprint(i), strings.Repeat("x", size))
+	}
+	s, before := d.open(), d.connection.Stats().InBytes
+	n := 0
+	kit.Check(t, s.Each(t.Context(), func(outcome.Record) error { n++; return nil }))
+	if read := d.connection.Stats().InBytes - before; n != count || read > count*size/10 {
+		t.Errorf("%d letters in %d bytes, expected %d without payloads", n, read, count)
 	}
 }
 
@@ -232,7 +304,7 @@ func BenchmarkEach(b *testing.B) {
 		s, err := letters.Open(b.Context(), js.Conn(), "NOTIFY", pattern)
 		kit.Check(b, err)
 		n := 0
-		kit.Check(b, s.Each(b.Context(), func(*letters.Letter) error { n++; return nil }))
+		kit.Check(b, s.Each(b.Context(), func(outcome.Record) error { n++; return nil }))
 		if n != 50_000 {
 			b.Fatalf("%d letters, expected 50,000", n)
 		}

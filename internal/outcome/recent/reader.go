@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/denial"
 	"notifier/internal/outcome"
 )
 
@@ -52,7 +53,7 @@ type Page struct {
 // $JS.API.DIRECT.GET.<stream>. The owner of the connection passes errors of the connection to Reader.Denied, or
 // ends the context of a call.
 type Reader struct {
-	*denials
+	*denial.Watch
 	connection *nats.Conn
 	place      Place
 }
@@ -60,7 +61,7 @@ type Reader struct {
 // NewReader makes a reader.
 func NewReader(connection *nats.Conn, place Place) *Reader {
 	r := &Reader{connection: connection, place: place}
-	r.denials = newDenials(r.subject() + `"`)
+	r.Watch = denial.NewWatch(r.subject() + `"`)
 	return r
 }
 
@@ -179,7 +180,7 @@ func (r *Reader) get(ctx context.Context, request request) (messages []message, 
 	if r.connection.IsReconnecting() { // the request would wait for a server until its time is up
 		return nil, 0, nats.ErrDisconnected
 	}
-	ctx, end := r.begin(ctx)
+	ctx, end := begin(ctx, r.Watch)
 	defer end()
 	body, err := json.Marshal(request)
 	if err != nil {

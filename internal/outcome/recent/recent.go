@@ -18,9 +18,11 @@
 package recent
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +31,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/denial"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 )
@@ -151,4 +154,18 @@ func short(text string, maxLength int) string {
 		text = text[:end] + mark
 	}
 	return text
+}
+
+const requestTimeout = 5 * time.Second
+
+var errTimeout = errors.New("NATS did not respond in time")
+
+// begin returns a context for one request. It ends with a denial or after requestTimeout.
+func begin(ctx context.Context, watch *denial.Watch) (context.Context, context.CancelFunc) {
+	ctx, end := watch.Context(ctx)
+	ctx, stop := context.WithTimeoutCause(ctx, requestTimeout, errTimeout)
+	return ctx, func() {
+		stop()
+		end()
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"notifier/internal/consume/streams"
 	"notifier/internal/consume/wait"
+	"notifier/internal/denial"
 	"notifier/internal/outcome"
 )
 
@@ -55,7 +56,7 @@ func newTally() *tally { return &tally{limit: rate.NewLimiter(rate.Every(interva
 // or a limit is used up, records are left out and counted.
 type Recorder struct {
 	Config
-	*denials
+	*denial.Watch
 	js    jetstream.JetStream
 	queue chan outcome.Record
 
@@ -80,7 +81,7 @@ func NewRecorder(config Config) (*Recorder, error) {
 	find, create := "$JS.API.STREAM.INFO."+name, "$JS.API.STREAM.CREATE."+name
 	return &Recorder{
 		Config:    config,
-		denials:   newDenials(config.Place.Subject+".", find, create),
+		Watch:     denial.NewWatch(config.Place.Subject+".", find, create),
 		js:        js,
 		queue:     make(chan outcome.Record, maxQueued),
 		kinds:     map[Kind]*tally{},
@@ -188,7 +189,7 @@ func (r *Recorder) Run(ctx context.Context) {
 
 // prepare creates the stream before the first record, so that a missing permission is logged early.
 func (r *Recorder) prepare(ctx context.Context) {
-	ctx, end := r.begin(ctx)
+	ctx, end := begin(ctx, r.Watch)
 	defer end()
 	if err := r.ensure(ctx); err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		r.failed(cmp.Or(context.Cause(ctx), err))
@@ -217,7 +218,7 @@ func (r *Recorder) store(ctx context.Context, record outcome.Record) {
 // publish stores a record, and creates the stream first if necessary. The id lets the server drop a second copy
 // of the record. Expecting the stream keeps the record out of another stream with the same subjects.
 func (r *Recorder) publish(ctx context.Context, subject, id string, data []byte) (err error) {
-	ctx, end := r.begin(ctx)
+	ctx, end := begin(ctx, r.Watch)
 	defer end()
 	publish := func() error {
 		_, err := r.js.Publish(ctx, subject, data,
