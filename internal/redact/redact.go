@@ -1,5 +1,5 @@
-// Package redact shows addresses without the secrets that a URL can hold: users, passwords, tokens, secret
-// paths. An unparsable address becomes a question mark, because any part of it may be a secret.
+// Package redact shows addresses, and texts with addresses in them, without users and passwords. An address
+// that net/url cannot parse is hidden, because any part of it may be a password.
 //
 // The package is a leaf: it knows no setting and no connection.
 package redact
@@ -7,6 +7,7 @@ package redact
 import (
 	"net/url"
 	"strings"
+	"unicode"
 )
 
 const unknown = "?"
@@ -33,25 +34,15 @@ func Host(raw string) string {
 	return parsed.Scheme + "://" + parsed.Host
 }
 
-// API is Host with the path, so that one which is wrong is seen: of lower-case words alone, such as /api/. A
-// part of it that could be a secret is shown as "...".
+// API is Host with the path.
 func API(raw string) string {
 	shown := Host(raw)
 	parsed, err := url.Parse(raw)
-	if shown == unknown || err != nil {
-		return shown
+	if err != nil || shown == unknown {
+		return unknown
 	}
-	parts := strings.Split(parsed.EscapedPath(), "/")
-	for i, part := range parts {
-		if len(part) > longestWord || strings.ContainsFunc(part, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			parts[i] = "..."
-		}
-	}
-	return shown + strings.Join(parts, "/")
+	return shown + parsed.EscapedPath()
 }
-
-// longestWord bounds the words of a path that are shown. A longer one may be a secret.
-const longestWord = 12
 
 // Redis keeps the servers and the database of a Redis URL. The other parameters can hold passwords.
 func Redis(raw string) string {
@@ -70,3 +61,48 @@ func Redis(raw string) string {
 	}
 	return shown
 }
+
+// hidden replaces an address in a text.
+const hidden = "[redacted]"
+
+// Text removes the user and the password of each URL in a text. Behind "//", if there is no valid host, the
+// rest of the word is hidden. Its time is proportional to the text.
+func Text(text string) string {
+	var shown strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "//")
+		shown.WriteString(before)
+		if !found {
+			return shown.String()
+		}
+		shown.WriteString("//")
+		end := strings.IndexFunc(after, endsAuthority)
+		if end < 0 {
+			end = len(after)
+		}
+		text = after[end:]
+		if parsed, err := url.Parse("//" + after[:end]); err == nil && isHost(parsed.Host) {
+			shown.WriteString(parsed.Host)
+			continue
+		}
+		shown.WriteString(hidden)
+		if end = strings.IndexFunc(text, unicode.IsSpace); end < 0 {
+			return shown.String()
+		}
+		text = text[end:]
+	}
+}
+
+// Beginning is Text for the beginning of a longer text: its end may be a password whose @ is missing.
+func Beginning(text string) string {
+	at := strings.LastIndex(text, "//")
+	if at < 0 || strings.ContainsFunc(text[at+len("//"):], endsAuthority) {
+		return Text(text)
+	}
+	return Text(text[:at]) + "//" + hidden
+}
+
+// isHost reports whether host is a name or an address with at most one port. net/url takes "a:b:", too.
+func isHost(host string) bool { return strings.HasPrefix(host, "[") || strings.Count(host, ":") <= 1 }
+
+func endsAuthority(r rune) bool { return unicode.IsSpace(r) || r == '/' || r == '?' || r == '#' }

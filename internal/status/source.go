@@ -252,7 +252,9 @@ func channelsOf(d config.Deciding) []string {
 	return channels
 }
 
-func (r reading) channelOf(category string) string { return cmp.Or(r.deciding.ChannelOf(category), webhook) }
+func (r reading) channelOf(category string) string {
+	return cmp.Or(r.deciding.ChannelOf(category), webhook)
+}
 
 // isDrop reports whether a count is about dropped events. A reply is no event.
 func isDrop(c report.Count) bool { return c.Outcome == outcome.Dropped && c.Reason != outcome.Reply }
