@@ -41,7 +41,7 @@ func checkLength(length time.Duration) error {
 	return nil
 }
 
-// author is who gives an order.
+// author returns -by or the user of this process.
 func author(cmd *cli.Command) string {
 	name := "unknown"
 	if current, err := user.Current(); err == nil {
@@ -54,8 +54,8 @@ func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "write each as a line of JSON", Local: true}
 }
 
-// withOrders opens the orders in Redis for a call of do. The source knows the running replicas. Named are the
-// settings that do needs beside those of Redis.
+// withOrders opens the orders in Redis for a call of do. The source knows the running replicas. do may need
+// more settings than the group of Redis.
 func withOrders(
 	ctx context.Context, do func(context.Context, *steering.Store, status.Source) error, needs ...string,
 ) error {
@@ -64,7 +64,7 @@ func withOrders(
 		return err
 	}
 	app.SilenceRedis()
-	defer func() { _ = s.Store.Redis.Close() }() // every change has been answered
+	defer func() { _ = s.Store.Redis.Close() }() // no call is in progress
 	orders, err := steering.NewStore(s.Store.Redis, s.Store.Namespace)
 	if err != nil {
 		return fmt.Errorf("REDIS_NAMESPACE: %w", err)
@@ -112,7 +112,7 @@ func setOrder(ctx context.Context, cmd *cli.Command, orders *steering.Store, ord
 	return writeOrders(cmd.Root().Writer, order.Since, []steering.Order{order})
 }
 
-// endOrder ends an order before its time, and lists those of its kind that are left.
+// endOrder ends an order before its time, and lists the other orders of its kind.
 func endOrder(ctx context.Context, cmd *cli.Command, orders *steering.Store, kind steering.Kind) error {
 	target := cmd.Args().First()
 	found, _, err := orders.Clear(ctx, kind, target)

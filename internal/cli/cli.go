@@ -2,8 +2,7 @@
 // of errors. It knows no command.
 //
 // The command library is urfave/cli. Help, completion and the texts of its errors are the library's. Without
-// the settings below it would answer an invalid command line with the whole help on standard output, or with
-// exit code 3.
+// the settings below, an invalid command line would print the whole help to standard output, or exit with 3.
 package cli
 
 import (

@@ -40,14 +40,14 @@ func cloudEvent(source string) string {
 func TestDecodeSource(t *testing.T) {
 	for carrier, made := range carriers {
 		for source, want := range map[string]string{
-			"https://ci.example/job1":                          "https://ci.example/job1",
-			"https://me:hunter2@ci.example/job1": "https://ci.example/job1",
+			"https://ci.example/job1":             "https://ci.example/job1",
+			"https://me:hunter2@ci.example/job1":  "https://ci.example/job1",
 			"see\nhttps://hunter2@ci.example/x y": "see\ufffdhttps://ci.example/x y",
-			" Küche ":                      "Küche",
-			"a\nb\x1b[2J\u202ec\u200bd":    "a\ufffdb\ufffd[2J\ufffdc\ufffdd",
-			"<!channel> & <http://x>":      "<!channel> & <http://x>", // escaped where it is shown
-			strings.Repeat("é", 200):       strings.Repeat("é", 62) + "…",
-			"x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 62) + "…",
+			" Küche ":                             "Küche",
+			"a\nb\x1b[2J\u202ec\u200bd":           "a\ufffdb\ufffd[2J\ufffdc\ufffdd",
+			"<!channel> & <http://x>":             "<!channel> & <http://x>", // escaped where it is shown
+			strings.Repeat("é", 200):              strings.Repeat("é", 62) + "…",
+			"x" + strings.Repeat("é", 200):        "x" + strings.Repeat("é", 62) + "…",
 			// the beginning of a user looks like a host
 			"https://" + strings.Repeat("hunter2", 30) + "@ci.example/x": "https://ci.example/x",
 			"https://me:" + strings.Repeat("hunter2", 500) + "@h/x":      "https://[redacted]",

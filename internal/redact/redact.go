@@ -93,7 +93,7 @@ func Text(text string) string {
 	}
 }
 
-// Beginning is Text for the beginning of a longer text: its end may be a password whose @ is missing.
+// Beginning is Text for a truncated text, which may end in a password without its @.
 func Beginning(text string) string {
 	at := strings.LastIndex(text, "//")
 	if at < 0 || strings.ContainsFunc(text[at+len("//"):], endsAuthority) {

@@ -31,7 +31,7 @@ func TestTextHasNoUsersAndPasswords(t *testing.T) {
 		"<https://me:hunter2@ci.example>, next":             "<https://ci.example>, next",
 		"https://proxy/https://me:hunter2@ci/x":             "https://proxy/https://ci/x",
 		"postgres://app:hunter2@db/orders":                  "postgres://db/orders",
-		// With what is no host.
+		// With an invalid host.
 		"https://me:hunter2":                                  "https://[redacted]",
 		"https://me:hun/ter2@ci.example/job1 x":               "https://[redacted] x",
 		"https://me:hun/hunter2@ci//hunter2@b x":              "https://[redacted] x",

@@ -24,8 +24,8 @@ type Flight struct {
 	Conditions []Condition `json:"conditions"`    // of its channel, or that stop all channels
 }
 
-// Flights describes the events with an id whose traces are in flight. If err is not nil, Redis could not be
-// read completely, and last errors or conditions are missing.
+// Flights describes the events in flight among the traces of an id. If err is not nil, Redis could not be read
+// completely, and last errors or conditions are missing.
 func (s Source) Flights(ctx context.Context, id string, traces []ratelimit.Trace) (flights []Flight, err error) {
 	traces = slices.DeleteFunc(slices.Clone(traces), func(t ratelimit.Trace) bool { return !t.InFlight })
 	if len(traces) == 0 {
