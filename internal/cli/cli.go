@@ -6,6 +6,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,9 @@ func Program(root *cli.Command) *cli.Command {
 func setUp(cmd *cli.Command) {
 	// "notifier status help" is about a category named help.
 	cmd.HideHelpCommand = true
-	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-		return Usage(cmd, err.Error())
+	cmd.OnUsageError = func(ctx context.Context, cmd *cli.Command, err error, _ bool) error {
+		// A flag behind an unknown command is unknown, too.
+		return cmp.Or(checkArguments(ctx, cmd), Usage(cmd, err.Error()))
 	}
 	// For "publish errors -h" the library looks for a command errors below publish.
 	cmd.CommandNotFound = func(ctx context.Context, cmd *cli.Command, _ string) {

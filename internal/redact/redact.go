@@ -34,15 +34,25 @@ func Host(raw string) string {
 	return parsed.Scheme + "://" + parsed.Host
 }
 
-// API is Host with the path.
+// API is Host with the path, so that one which is wrong is seen: of lower-case words alone, such as /api/. A
+// part of it that could be a secret is shown as "...".
 func API(raw string) string {
 	shown := Host(raw)
 	parsed, err := url.Parse(raw)
-	if err != nil || shown == unknown {
-		return unknown
+	if shown == unknown || err != nil {
+		return shown
 	}
-	return shown + parsed.EscapedPath()
+	parts := strings.Split(parsed.EscapedPath(), "/")
+	for i, part := range parts {
+		if len(part) > longestWord || strings.ContainsFunc(part, func(r rune) bool { return r < 'a' || r > 'z' }) {
+			parts[i] = "..."
+		}
+	}
+	return shown + strings.Join(parts, "/")
 }
+
+// longestWord bounds the words of a path that are shown. A longer one may be a secret.
+const longestWord = 12
 
 // Redis keeps the servers and the database of a Redis URL. The other parameters can hold passwords.
 func Redis(raw string) string {
