@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/app"
-	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
@@ -50,9 +49,6 @@ Example:
 			&cli.BoolFlag{Name: "json", Usage: "write each category as a line of JSON instead of the table"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
 			out, progress := cmd.Root().Writer, cmd.Root().Writer
 			if cmd.Bool("json") {
 				progress = cmd.Root().ErrWriter

@@ -33,9 +33,6 @@ Examples:
 			&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
 			if cmd.IsSet("slack-only") {
 				return runFakeSlack(ctx, cmd.String("slack-only"), cmd.Root().Writer)
 			}

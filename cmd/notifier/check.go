@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -31,112 +32,80 @@ Secrets are never shown. Exit codes: 0 no failures; 1 a failure, with -strict al
 Examples:
    notifier check
    docker compose run --rm cli check -all
-   notifier check -strict
-   notifier check -json | jq '.checks[] | select(.state != "ok")'`,
+   notifier check -strict`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "first show every setting, its value and its source"},
-			&cli.BoolFlag{Name: "json", Usage: "write one JSON object, with all settings, instead of tables"},
 			&cli.BoolFlag{Name: "strict", Usage: "fail on warnings, too"},
 		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
-			s, origins, err := settings.LoadWithOrigins()
-			if err != nil {
-				return err
-			}
-			defer func() { _ = s.Store.Redis.Close() }() // wrote nothing
-			app.SilenceRedis()
-			reports, err := report.NewReader(s.Store.Redis, s.Store.Namespace)
-			if err != nil {
-				return err
-			}
-			rows := preflight.Run(ctx, preflight.Config{Settings: s, Hash: s.Snapshot().Hash, Replicas: reports})
-			if ctx.Err() != nil {
-				return errors.New("interrupted")
-			}
-			result := checkResult{Checks: rows}
-			result.Summary, result.OK = summarize(rows, cmd.Bool("strict"))
-			for _, origin := range origins {
-				result.Settings = append(result.Settings, checkedSetting{
-					Name: origin.Name, Value: origin.Shown(), Source: origin.Source, File: origin.File,
-				})
-			}
-			if cmd.Bool("json") {
-				encoder := term.NewJSON(cmd.Root().Writer)
-				encoder.SetIndent("", "  ")
-				err = encoder.Encode(result)
-			} else {
-				err = result.write(cmd.Root().Writer, cmd.Bool("all"))
-			}
-			if err == nil && !result.OK {
-				return cli.Exit("", cmdline.ExitFailed)
-			}
-			return err
-		},
+		Action: runCheck,
 	}
 }
 
-// checkResult is the output of -json.
-type checkResult struct {
-	OK       bool             `json:"ok"` // no failures; with -strict no warnings either
-	Summary  string           `json:"summary"`
-	Settings []checkedSetting `json:"settings"`
-	Checks   []preflight.Row  `json:"checks"`
-}
-
-type checkedSetting struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"` // "set" for secrets
-	Source string `json:"source"`
-	File   string `json:"file,omitempty"`
-}
-
-// summarize returns one sentence, and whether the check has passed.
-func summarize(rows []preflight.Row, strict bool) (sentence string, passed bool) {
-	count := map[preflight.State]int{}
-	for _, row := range rows {
-		count[row.State]++
+func runCheck(ctx context.Context, cmd *cli.Command) error {
+	s, origins, err := settings.LoadWithOrigins()
+	if err != nil {
+		return err
 	}
-	failures, warnings := count[preflight.Fail], count[preflight.Warn]
-	sentence = "No failures"
-	if failures > 0 {
-		sentence = term.Count(failures, "failure")
+	defer func() { _ = s.Store.Redis.Close() }() // wrote nothing
+	app.SilenceRedis()
+	reports, err := report.NewReader(s.Store.Redis, s.Store.Namespace)
+	if err != nil {
+		return err
 	}
-	if warnings > 0 {
-		sentence += ", " + term.Count(warnings, "warning")
+	rows := preflight.Run(ctx, preflight.Config{Settings: s, Hash: s.Snapshot().Hash, Replicas: reports})
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
 	}
-	return sentence + ".", failures == 0 && (warnings == 0 || !strict)
-}
-
-// write writes the rows as a table, behind a table of all settings if wanted.
-func (r checkResult) write(out io.Writer, all bool) error {
-	if all {
-		table := term.NewTable(out)
-		table.Row("SETTING", "VALUE", "SOURCE")
-		for _, s := range r.Settings {
-			source := s.Source
-			if s.File != "" {
-				source += " " + s.File
-			}
-			table.Row(s.Name, s.Value, source)
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(out); err != nil {
+	out := cmd.Root().Writer
+	if cmd.Bool("all") {
+		if err := writeOrigins(out, origins); err != nil {
 			return err
 		}
 	}
+	failures, warnings, err := writeChecks(out, rows)
+	if err == nil && (failures > 0 || cmd.Bool("strict") && warnings > 0) {
+		return cli.Exit("", cmdline.ExitFailed)
+	}
+	return err
+}
+
+// writeOrigins writes the value and the source of each setting, and an empty line.
+func writeOrigins(out io.Writer, origins []settings.Origin) error {
 	table := term.NewTable(out)
-	table.Row("CHECK", "STATE", "MESSAGE")
-	for _, row := range r.Checks {
-		table.Row(row.Name, row.State, row.Message)
+	table.Row("SETTING", "VALUE", "SOURCE")
+	for _, o := range origins {
+		table.Row(o.Name, o.Shown(), strings.TrimSpace(o.Source+" "+o.File))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n", r.Summary)
+	_, err := fmt.Fprintln(out)
 	return err
+}
+
+// writeChecks writes the rows and the number of failures and warnings.
+func writeChecks(out io.Writer, rows []preflight.Row) (failures, warnings int, err error) {
+	table := term.NewTable(out)
+	table.Row("CHECK", "STATE", "MESSAGE")
+	for _, row := range rows {
+		table.Row(row.Name, row.State, row.Message)
+		switch row.State {
+		case preflight.Fail:
+			failures++
+		case preflight.Warn:
+			warnings++
+		}
+	}
+	summary := "No failures"
+	if failures > 0 {
+		summary = term.Count(failures, "failure")
+	}
+	if warnings > 0 {
+		summary += ", " + term.Count(warnings, "warning")
+	}
+	if err := table.Flush(); err != nil {
+		return 0, 0, err
+	}
+	_, err = fmt.Fprintf(out, "\n%s.\n", summary)
+	return failures, warnings, err
 }

@@ -1,25 +1,28 @@
 package main
 
 import (
-	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 
 	"notifier/internal/preflight"
-	"notifier/test/kit"
 	"notifier/test/redistest"
 )
 
-// checkAgainst runs "notifier check -json" and returns its rows.
-func checkAgainst(t *testing.T, settings map[string]string, code int, flags ...string) []preflight.Row {
+// checkAgainst runs "notifier check" and returns its rows.
+func checkAgainst(t *testing.T, settings map[string]string, code int, flags ...string) (rows []preflight.Row) {
 	t.Helper()
-	out, _ := runToEnd(t, settings, code, append([]string{"check", "-json"}, flags...)...)
+	out, _ := runToEnd(t, settings, code, append([]string{"check"}, flags...)...)
 	if strings.Contains(out, secret) {
 		t.Errorf("a secret is shown:\n%s", out)
 	}
-	var result checkResult
-	kit.Check(t, json.Unmarshal([]byte(out), &result))
-	return result.Checks
+	row := regexp.MustCompile(`^(\S+) +(ok|warn|fail|skip) +(.+)`)
+	for line := range strings.Lines(out) {
+		if cells := row.FindStringSubmatch(line); cells != nil {
+			rows = append(rows, preflight.Row{Name: cells[1], State: preflight.State(cells[2]), Message: cells[3]})
+		}
+	}
+	return rows
 }
 
 // wantCheck expects a row with this text in its message.

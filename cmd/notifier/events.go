@@ -56,9 +56,6 @@ Examples:
 // parseEvents checks the flags.
 func parseEvents(cmd *cli.Command) (recent.Filter, error) {
 	filter := recent.Filter{Outcome: cmd.String("outcome"), Limit: cmd.Int("n")}
-	if err := cmdline.NoArguments(cmd); err != nil {
-		return filter, err
-	}
 	var err error
 	if filter.Category, err = categoryFlag(cmd); err != nil {
 		return filter, err

@@ -27,7 +27,7 @@ func TestOrdersAreCheckedAgainstTheWorkersSettings(t *testing.T) {
 	mute := func(pattern string) []string { return []string{"mute", "add", pattern, "-for", "1h"} }
 
 	says("no worker", exitUsage, "slots are reserved for errors", limit("errors")...)
-	says("no worker", exitDone, "is in force", limit("payments")...)
+	says("no worker", exitDone, "UNTIL", limit("payments")...)
 	says("no worker", exitUsage, `categories of NATS_SUBJECT "notify.*" are one token`, mute("errors.db")...)
 	says("no worker", exitUsage, `repeats the prefix of NATS_SUBJECT "notify.*"`, "status", "notify.errors")
 	runToEnd(t, shell, exitDone, "limit", "end", "category/payments")
@@ -36,10 +36,10 @@ func TestOrdersAreCheckedAgainstTheWorkersSettings(t *testing.T) {
 	eventuallyStatus(t, "the worker shows its settings", shell, func(now status.State) bool {
 		return len(now.Replicas) == 1 && now.Replicas[0].State == "ready"
 	})
-	says("a worker", exitDone, "is in force", limit("errors")...)
+	says("a worker", exitDone, "UNTIL", limit("errors")...)
 	says("a worker", exitUsage, "slots are reserved for payments", limit("payments")...)
-	says("a worker", exitDone, "is in force", mute("errors.db")...)
-	says("a worker", exitDone, "is in force", mute("notify.errors")...)
+	says("a worker", exitDone, "UNTIL", mute("errors.db")...)
+	says("a worker", exitDone, "UNTIL", mute("notify.errors")...)
 	says("a worker", exitUsage, `repeats the prefix of NATS_SUBJECT "alerts.>"`, mute("alerts.errors")...)
 	says("a worker", exitUsage, `repeats the prefix of NATS_SUBJECT "alerts.>"`, limit("alerts.errors")...)
 	says("a worker", exitUsage, `repeats the prefix of NATS_SUBJECT "alerts.>"`, "status", "alerts.errors")

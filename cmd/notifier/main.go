@@ -1,20 +1,18 @@
 // Notifier sends events from NATS to Slack and never more of them than its limits allow, over all its
 // replicas.
 //
-// This package is the command line and nothing else: a file per command, which parses flags and arguments,
-// calls the packages that do the work, and writes the result. Settings come from internal/settings, the worker is
-// in internal/app.
+// This package is the command line and nothing else: a file per command, with its flags, its action and its
+// output. Settings come from internal/settings, the worker is in internal/app.
 //
 // This program is deployed and contains no embedded servers. cmd/notifier-dev has the commands that need them.
-//
-// Reading order: commands.go (the list of commands), then any command. internal/cli has exit codes and
-// errors.
 package main
 
 import (
 	"context"
 	"io"
 	"os"
+
+	"github.com/urfave/cli/v3"
 
 	cmdline "notifier/internal/cli"
 )
@@ -24,7 +22,34 @@ const exitUnsent = 3
 
 func main() { os.Exit(cmdline.Main(run)) }
 
-// run is the whole program. Of the process it uses its arguments and the environment only.
+// run executes the program. Its only inputs are the parameters and the environment.
 func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int {
 	return cmdline.Run(ctx, rootCommand(), arguments, in, out, errOut)
+}
+
+// rootCommand is notifier without a command: serve.
+func rootCommand() *cli.Command {
+	return cmdline.Program(&cli.Command{
+		Name:  "notifier",
+		Usage: "send events from NATS to Slack, within limits that hold across all replicas",
+		Description: `Without a command it runs "notifier serve". Settings come from environment variables; docs/configuration.md
+lists them.
+
+Example:
+   notifier check`,
+		Action: runServe,
+		Commands: []*cli.Command{
+			serveCommand(),
+			checkCommand(),
+			publishCommand(),
+			statusCommand(),
+			whyCommand(),
+			eventsCommand(),
+			muteCommand(),
+			limitCommand(),
+			deadCommand(),
+			versionCommand(),
+			healthcheckCommand(),
+		},
+	})
 }

@@ -32,22 +32,6 @@ func TestProductionBuild(t *testing.T) {
 	}
 }
 
-// TestMovedCommands: a command that moved to notifier-dev prints its new location in one line, whatever its
-// flags.
-func TestMovedCommands(t *testing.T) {
-	t.Parallel()
-	for _, arguments := range [][]string{
-		{"demo"}, {"demo", "-json"}, {"dev"}, {"dev", "-slack-only", "127.0.0.1:0"}, {"simulate"}, {"simulate", "-group", "5/1m", "-"},
-	} {
-		out, errOut := runToEnd(t, nil, exitUsage, arguments...)
-		want := "notifier: " + arguments[0] + ` is in notifier-dev: run "go run ./cmd/notifier-dev ` + arguments[0] +
-			`" from the sources, or the image target "demo"` + "\n"
-		if out != "" || errOut != want {
-			t.Errorf("%v: %q and %q, expected %q alone", arguments, out, errOut, want)
-		}
-	}
-}
-
 // mostModules limits the modules linked into the production binary. Each module has to be trusted and kept up
 // to date, so adding one is a decision. The last addition is jsontext, which reads payloads. Drop it once the
 // standard library includes it.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os/signal"
 	"syscall"
 
@@ -12,7 +11,6 @@ import (
 
 	"notifier/internal/app"
 	"notifier/internal/buildinfo"
-	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 )
 
@@ -25,24 +23,19 @@ event on standard output. Settings come from environment variables; docs/configu
 
 Example:
    SLACK_BOT_TOKEN_FILE=/run/secrets/slack SLACK_CHANNEL=#alerts notifier serve`,
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
-			return runServe(ctx, cmd.Root().Writer, cmd.Root().ErrWriter)
-		},
+		Action: runServe,
 	}
 }
 
 // runServe reads the settings and runs one worker until ctx ends.
-func runServe(ctx context.Context, out, errOut io.Writer) error {
+func runServe(ctx context.Context, cmd *cli.Command) error {
 	s, err := settings.Load()
 	if err != nil {
 		return err
 	}
 	// Hold events if the log's reader goes away. By default SIGPIPE would end the process.
 	signal.Ignore(syscall.SIGPIPE)
-	log, stopLog := app.NewLog(out, errOut, s.LogLevel, s.LogConsole)
+	log, stopLog := app.NewLog(cmd.Root().Writer, cmd.Root().ErrWriter, s.LogLevel, s.LogConsole)
 	err = serve(ctx, s, log)
 	if logErr := stopLog(); logErr != nil && err == nil {
 		err = fmt.Errorf("the end of the log could not be written: %w", logErr)

@@ -18,8 +18,12 @@ import (
 	"notifier/internal/term"
 )
 
-// redisTimeout bounds the reads of Redis for one output.
-const redisTimeout = 5 * time.Second
+const (
+	// redisTimeout bounds the calls to Redis for one output.
+	redisTimeout = 5 * time.Second
+
+	watchInterval = 2 * time.Second
+)
 
 func statusCommand() *cli.Command {
 	return &cli.Command{
@@ -41,49 +45,24 @@ Examples:
    notifier status errors
    notifier status -json team-a.job1 | jq .sends`,
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "write JSON; without CATEGORY the same as /api/status"},
-			&cli.BoolFlag{Name: "watch", Usage: "refresh until interrupted; with -json a line each time, and errors on standard error"},
-			&cli.DurationFlag{Name: "every", Value: 2 * time.Second, Usage: "with -watch: refresh at this `INTERVAL`"},
+			&cli.BoolFlag{Name: "json", Usage: "write one line of JSON; without CATEGORY the same as /api/status"},
+			&cli.BoolFlag{Name: "watch", Usage: "repeat every two seconds until interrupted"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			view, err := parseStatus(cmd)
-			if err != nil {
-				return err
+			if cmd.NArg() > 1 {
+				return cmdline.Usagef(cmd, "%d arguments, expected at most one CATEGORY", cmd.NArg())
 			}
-			open := withStore
-			if !view.all {
-				open = withConfig
+			show := showStatus
+			if cmd.Bool("watch") {
+				show = watchStatus
 			}
-			err = open(func(store app.Store) error {
-				view.source = store.Status
-				if !cmd.Bool("watch") {
-					return view.once(ctx)
-				}
-				return view.watch(ctx, cmd.Duration("every"))
-			})
-			if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
-				return cmdline.Usage(cmd, wrong.Error())
+			do := func(store app.Store) error { return categoryUsage(cmd, show(ctx, cmd, store.Status)) }
+			if cmd.NArg() == 0 {
+				return withStore(do)
 			}
-			return err
+			return withConfig(do)
 		},
 	}
-}
-
-func parseStatus(cmd *cli.Command) (statusView, error) {
-	view := statusView{
-		category: cmd.Args().First(), all: cmd.NArg() == 0, json: cmd.Bool("json"),
-		out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
-	}
-	every := cmd.Duration("every")
-	switch {
-	case cmd.NArg() > 1:
-		return view, cmdline.Usagef(cmd, "unexpected argument %q, expected at most one CATEGORY", cmd.Args().Get(1))
-	case every < 100*time.Millisecond:
-		return view, cmdline.Usagef(cmd, "-every %s, expected 100ms or more", every)
-	case cmd.IsSet("every") && !cmd.Bool("watch"):
-		return view, cmdline.Usage(cmd, "-every requires -watch")
-	}
-	return view, nil
 }
 
 // withStore opens the Redis and the limits of the settings, and closes them when do returns.
@@ -115,72 +94,67 @@ func openStore(s settings.Store, own config.Deciding, do func(store app.Store) e
 	return do(store)
 }
 
-// statusView writes the state, or the explanation of a category.
-type statusView struct {
-	source   status.Source
-	all      bool
-	category string // if not all
-	json     bool
-	out      io.Writer
-	errOut   io.Writer
-}
-
-func (v statusView) once(ctx context.Context) error {
-	text, err := v.text(ctx)
-	if err != nil {
-		return err
+// categoryUsage makes a status.CategoryError an error of usage.
+func categoryUsage(cmd *cli.Command, err error) error {
+	if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
+		return cmdline.Usage(cmd, wrong.Error())
 	}
-	_, err = io.WriteString(v.out, text)
 	return err
 }
 
-// watch writes the state until ctx is done. It shows an unavailable Redis and continues, because operators
-// watch outages.
-func (v statusView) watch(ctx context.Context, every time.Duration) error {
+func showStatus(ctx context.Context, cmd *cli.Command, source status.Source) error {
+	text, err := statusText(ctx, cmd, source)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(cmd.Root().Writer, text)
+	return err
+}
+
+// watchStatus writes the status until ctx is done. Operators watch outages, so an unavailable Redis does not
+// end it.
+func watchStatus(ctx context.Context, cmd *cli.Command, source status.Source) error {
+	clearScreen := ""
+	if !cmd.Bool("json") {
+		clearScreen = term.ScreenOf(cmd.Root().Writer).Clear()
+	}
 	for {
-		text, err := v.text(ctx)
+		text, err := statusText(ctx, cmd, source)
 		if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := v.refresh(text, err); err != nil {
+		if _, err := io.WriteString(cmd.Root().Writer, clearScreen+text); err != nil {
 			return err
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "notifier: %s\n", term.Printable(err.Error()))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(every):
+		case <-time.After(watchInterval):
 		}
 	}
 }
 
-// refresh writes one output. With -json standard output gets nothing but documents, one a line.
-func (v statusView) refresh(text string, failure error) error {
-	if failure != nil {
-		text = term.Printable(failure.Error()) + "\n"
-	}
-	out := v.out
-	switch {
-	case !v.json:
-		text = term.ScreenOf(v.out).Clear() + text
-	case failure != nil:
-		out, text = v.errOut, "notifier: "+text
-	}
-	_, err := io.WriteString(out, text)
-	return err
-}
-
-// statusOutput is a State or an Explanation.
-type statusOutput interface {
-	WriteText(out io.Writer, screen term.Screen) error
-}
-
-func (v statusView) text(ctx context.Context) (string, error) {
+// statusText returns the state or, with CATEGORY, its explanation. The error is a *status.CategoryError, or
+// means that Redis is unavailable.
+func statusText(ctx context.Context, cmd *cli.Command, source status.Source) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	now, err := v.read(ctx)
+	var now interface {
+		WriteText(out io.Writer, screen term.Screen) error
+	}
+	var err error
+	if cmd.NArg() > 0 {
+		now, err = source.Explain(ctx, cmd.Args().First())
+	} else {
+		state := source.Read(ctx)
+		now, err = state, state.Unreadable()
+	}
 	if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
 		return "", err
 	}
@@ -189,18 +163,10 @@ func (v statusView) text(ctx context.Context) (string, error) {
 			"\"notifier check\" looks at all services", err)
 	}
 	var text strings.Builder
-	if v.json {
+	if cmd.Bool("json") {
 		err = term.NewJSON(&text).Encode(now)
 	} else {
-		err = now.WriteText(&text, term.ScreenOf(v.out))
+		err = now.WriteText(&text, term.ScreenOf(cmd.Root().Writer))
 	}
 	return text.String(), err
-}
-
-func (v statusView) read(ctx context.Context) (statusOutput, error) {
-	if !v.all {
-		return v.source.Explain(ctx, v.category)
-	}
-	now := v.source.Read(ctx)
-	return now, now.Unreadable()
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/buildinfo"
-	cmdline "notifier/internal/cli"
 )
 
 func versionCommand() *cli.Command {
@@ -18,9 +17,6 @@ func versionCommand() *cli.Command {
 		Description: `Example:
    notifier version`,
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
 			_, err := fmt.Fprintf(cmd.Root().Writer, "notifier %s\ncommit %s\n%s %s/%s\n",
 				buildinfo.Version(), buildinfo.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
 	"notifier/internal/status"
-	"notifier/internal/status/report"
 	"notifier/internal/term"
 )
 
@@ -40,117 +38,90 @@ attempts, its last error and the conditions it waits for. NATS keeps outcomes fo
 of them. Redis knows events in flight and those sent within DEDUPE_WINDOW. The exit code is 1 if nothing is
 known about the event.
 
-Examples:
-   notifier why deploy-1234
-   notifier why -category deploys deploy-1234`,
+Example:
+   notifier why deploy-1234`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "category", Usage: "only the event of this `CATEGORY`"},
 			&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each outcome and each event in flight"},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() != 1 {
-				return cmdline.Usagef(cmd, "%s, expected one EVENT_ID", term.Count(cmd.NArg(), "argument"))
+				return cmdline.Usagef(cmd, "%d arguments, expected one EVENT_ID", cmd.NArg())
 			}
 			if cmd.Args().First() == "" {
 				return cmdline.Usage(cmd, "EVENT_ID is empty, expected the event_id of a log line")
 			}
-			category, err := categoryFlag(cmd)
-			if err != nil {
-				return err
-			}
-			w := why{
-				id: cmd.Args().First(), category: category, json: cmd.Bool("json"),
-				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
-			}
-			return withStore(func(store app.Store) error { return w.run(ctx, store) })
+			return withStore(func(store app.Store) error { return runWhy(ctx, cmd, store) })
 		},
 	}
 }
 
-// why is one run of the command.
-type why struct {
-	id       string
-	category string // empty selects all
-	json     bool
-	out      io.Writer
-	errOut   io.Writer
-}
-
-// run reads Redis and NATS at the same time. If one of them fails, run shows the result of the other, with a note.
-func (w why) run(ctx context.Context, store app.Store) error {
+// runWhy reads Redis and NATS at the same time. If one of them fails, runWhy shows the result of the other and
+// writes the error to standard error.
+func runWhy(ctx context.Context, cmd *cli.Command, store app.Store) error {
+	id := cmd.Args().First()
+	note := func(what string, err error) {
+		_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "notifier: %s unknown: %s\n", what, term.Printable(err.Error()))
+	}
 	var records []outcome.Record
 	var unread string
 	var natsErr error
 	var reading sync.WaitGroup
-	reading.Go(func() { records, unread, natsErr = w.readNATS(ctx) })
+	reading.Go(func() { records, unread, natsErr = readOutcomes(ctx, id) })
 	inRedis, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	traces, redisErr := store.Limiter.Trace(inRedis, w.id, w.category)
+	traces, redisErr := store.Limiter.Trace(inRedis, id, "")
+	flights, flightErr := store.Status.Flights(inRedis, id, traces)
 	reading.Wait()
 
 	if problems := (*settings.Problems)(nil); errors.As(natsErr, &problems) {
 		return natsErr
 	}
 	if redisErr != nil {
-		w.note("events in flight are unknown: REDIS_URL: " + redisErr.Error())
+		note("events in flight are", fmt.Errorf("REDIS_URL: %w", redisErr))
+	}
+	if flightErr != nil {
+		note("the last error of an event in flight is", fmt.Errorf("REDIS_URL: %w", flightErr))
 	}
 	if natsErr != nil {
-		w.note("recorded outcomes are unknown: " + natsErr.Error())
+		note("recorded outcomes are", natsErr)
 	}
-	records = addSent(records, traces, w.id)
-	traces = slices.DeleteFunc(traces, func(t ratelimit.Trace) bool { return !t.InFlight })
-	if len(records) == 0 && len(traces) == 0 {
-		where := "; in a storm only some outcomes are recorded, the log has all"
+	records = addSent(records, traces, id)
+	if len(records) == 0 && len(flights) == 0 {
+		where := "in a storm only some outcomes are recorded, the log has all"
 		if natsErr != nil || redisErr != nil {
-			where = "; some sources could not be read, the log has all outcomes"
+			where = "some sources could not be read, the log has all outcomes"
 		}
-		return fmt.Errorf("nothing is known about %s%s%s", term.Printable(w.id), unread, where)
+		return fmt.Errorf("nothing is known about %s%s; %s", term.Printable(id), unread, where)
 	}
-	var flights []inFlight
-	if len(traces) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, redisTimeout)
-		defer cancel()
-		reported, err := store.Reports.Read(ctx)
-		if err != nil {
-			w.note("the last error of an event in flight is unknown: REDIS_URL: " + err.Error())
-		}
-		conditions := store.Status.Read(ctx).Conditions
-		for _, trace := range traces {
-			explanation, _ := store.Status.Explain(ctx, trace.Category) // an error leaves the channel unknown
-			flights = append(flights, newInFlight(w.id, trace, explanation.Channel, reported, conditions))
-		}
+	out := cmd.Root().Writer
+	if cmd.Bool("json") {
+		return errors.Join(writeJSON(out, records), writeJSON(out, flights))
 	}
-	return w.write(records, flights)
+	return writeOutcomes(out, records, flights)
 }
 
-// note writes a line to standard error.
-func (w why) note(text string) { _, _ = fmt.Fprintln(w.errOut, "notifier: "+term.Printable(text)) }
-
-func (w why) write(records []outcome.Record, flights []inFlight) error {
-	if w.json {
-		return errors.Join(writeJSON(w.out, records), writeJSON(w.out, flights))
-	}
+func writeOutcomes(out io.Writer, records []outcome.Record, flights []status.Flight) error {
 	if len(records) > 0 {
-		if err := writeRecords(w.out, records); err != nil {
+		if err := writeRecords(out, records); err != nil {
 			return err
 		}
 	}
 	for _, f := range flights {
-		if _, err := fmt.Fprintln(w.out, term.Printable(f.String())); err != nil {
+		if _, err := fmt.Fprintln(out, term.Printable(f.String())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readNATS reads the records of the event. If it finds none, unread counts the events that no worker has read, as
-// part of a sentence.
-func (w why) readNATS(ctx context.Context) (records []outcome.Record, unread string, err error) {
+// readOutcomes reads the records of an event from NATS. If it finds none, unread counts the events that no
+// worker has read, as part of a sentence.
+func readOutcomes(ctx context.Context, id string) (records []outcome.Record, unread string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
 	err = readRecords(ctx, "notifier why", func(ctx context.Context, from recordSource) error {
 		var err error
-		records, err = from.reader.Of(ctx, w.id, w.category)
+		records, err = from.reader.Of(ctx, id, "")
 		if err != nil && !errors.Is(err, recent.ErrNoStream) {
 			return fmt.Errorf("stream %s: %w", from.place.Stream, err)
 		}
@@ -208,65 +179,4 @@ func addSent(recorded []outcome.Record, traces []ratelimit.Trace, id string) []o
 	}
 	slices.SortStableFunc(records, func(a, b outcome.Record) int { return a.Time.Compare(b.Time) })
 	return records
-}
-
-// inFlight describes an event that is admitted and not settled.
-type inFlight struct {
-	EventID    string             `json:"event_id"`
-	Category   string             `json:"category"`
-	Source     string             `json:"source,omitempty"`
-	State      string             `json:"state"` // always in_flight
-	Admitted   time.Time          `json:"admitted"`
-	Attempts   int                `json:"attempts"` // begun posts
-	LastError  string             `json:"last_error,omitempty"`
-	Next       time.Time          `json:"next,omitzero"` // earliest next post
-	Conditions []status.Condition `json:"conditions"`
-}
-
-// newInFlight describes an event by its trace and the reports of the replicas. The channel is its category's, unless
-// a replica reports another one for the event. If it is empty, the conditions of all channels apply.
-func newInFlight(
-	id string, t ratelimit.Trace, channel string, reported report.Report, conditions []status.Condition,
-) inFlight {
-	f := inFlight{
-		EventID: id, Category: t.Category, Source: event.ShownSource(t.Source), State: "in_flight",
-		Admitted: t.Admitted, Attempts: t.Posts, Conditions: []status.Condition{},
-	}
-	for _, replica := range reported.Replicas {
-		for _, failing := range replica.Snapshot.Failing {
-			if failing.EventID == id && failing.Category == t.Category {
-				channel, f.LastError, f.Next = failing.Channel, failing.Error, time.Time{}
-				if failing.Next.After(reported.Now) { // else the attempt has begun since the heartbeat
-					f.Next = failing.Next
-				}
-			}
-		}
-	}
-	for _, c := range conditions {
-		shared := slices.Contains([]string{"nats", "redis", "slack", "workers"}, c.Type) && c.State == status.Fail
-		name, ofChannel := strings.CutPrefix(c.Type, "channel/")
-		if shared || ofChannel && c.State != status.OK && (channel == "" || channel == name) {
-			f.Conditions = append(f.Conditions, c)
-		}
-	}
-	return f
-}
-
-// String describes the event in one line.
-func (f inFlight) String() string {
-	text := fmt.Sprintf("In flight in %s: admitted %s, %s",
-		f.Category, f.Admitted.UTC().Format(time.RFC3339), term.Count(f.Attempts, "attempt"))
-	if f.Source != "" {
-		text += ", source " + f.Source
-	}
-	if f.LastError != "" {
-		text += ", last error " + f.LastError
-	}
-	if !f.Next.IsZero() {
-		text += ", next attempt " + f.Next.UTC().Format(time.RFC3339)
-	}
-	for _, c := range f.Conditions {
-		text += fmt.Sprintf("; %s: %s", c.Type, c.Message)
-	}
-	return text
 }

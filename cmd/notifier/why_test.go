@@ -11,9 +11,6 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
-	"notifier/internal/snapshot"
-	"notifier/internal/status"
-	"notifier/internal/status/report"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -64,40 +61,6 @@ func TestWhyFindsEachEventWithAnID(t *testing.T) {
 	for name, out := range map[string]string{"NATS": recorded, "Redis alone": redisOnly} {
 		if strings.Count(out, " sent ") != 3 || strings.Count(out, " https://ci/\n") != 1 || strings.Contains(out, "hunter2") {
 			t.Errorf("%s: %s", name, out)
-		}
-	}
-}
-
-// TestWhyInFlight: the line has the last error, the next attempt, and the conditions the event waits for.
-func TestWhyInFlight(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 20, 9, 10, 38, 0, time.UTC)
-	failing := []snapshot.Failing{
-		{Channel: "#other", Category: "other", EventID: "e-1", Error: "http_500"},
-		{Channel: "#alerts", Category: "errors", EventID: "e-1", Error: "http_503", Next: at.Add(time.Minute)},
-		{Channel: "#alerts", Category: "errors", EventID: "e-2", Error: "http_502"},
-		{Channel: "#alerts", Category: "errors", EventID: "e-3", Error: "http_503", Next: at.Add(-time.Second)},
-	}
-	reported := report.Report{Now: at, Replicas: []report.Replica{{}, {Snapshot: snapshot.Snapshot{Failing: failing}}}}
-	conditions := []status.Condition{
-		{Type: "nats", State: status.OK},
-		{Type: "slack", State: status.Fail, Message: "token_revoked"},
-		{Type: "workers", State: status.Warn, Message: "one is silent"},
-		{Type: "channel/#alerts", State: status.Warn, Message: "http_503, 42 waiting"},
-		{Type: "channel/#other", State: status.Fail, Message: "is_archived"},
-		{Type: "dead", State: status.Fail, Message: "3 letters"},
-	}
-	trace := ratelimit.Trace{Category: "errors", Admitted: at, InFlight: true, Posts: 3}
-	for want, id := range map[string]string{
-		"In flight in errors: admitted 2026-11-20T09:10:38Z, 3 attempts, last error http_503, " +
-			"next attempt 2026-11-20T09:11:38Z; slack: token_revoked; channel/#alerts: http_503, 42 waiting": "e-1",
-		"In flight in errors: admitted 2026-11-20T09:10:38Z, 3 attempts; slack: token_revoked; " +
-			"channel/#alerts: http_503, 42 waiting; channel/#other: is_archived": "unposted",
-		"In flight in errors: admitted 2026-11-20T09:10:38Z, 3 attempts, last error http_503; " + // the next one has begun
-			"slack: token_revoked; channel/#alerts: http_503, 42 waiting": "e-3",
-	} {
-		if got := newInFlight(id, trace, "", reported, conditions).String(); got != want {
-			t.Errorf("%s\nexpected\n%s", got, want)
 		}
 	}
 }

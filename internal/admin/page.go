@@ -14,6 +14,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/status"
+	"notifier/internal/term"
 )
 
 // The page is one document with its style and script inside, so a browser never combines files of two
@@ -31,7 +32,7 @@ var (
 		"style":   func() template.CSS { return template.CSS(pageCSS) },
 		"script":  func() template.JS { return template.JS(pageJS) },
 		"version": func() string { return hash(pageHTML + pageCSS + pageJS) },
-		"short":   short,
+		"short":   func(text string) string { return term.Cut(text, maxText) },
 		"percent": func(share float64) float64 { return 100 * min(max(share, 0), 1) },
 	}).Parse(pageHTML))
 
@@ -47,7 +48,7 @@ var (
 	}, "; ")
 )
 
-// maxText bounds a text in the page, in characters.
+// maxText bounds a text in the page, in bytes.
 const maxText = 500
 
 func hash(text string) string {
@@ -104,15 +105,6 @@ func eventsSection(events Events, err error) status.Section {
 		section.Rows = append(section.Rows, row)
 	}
 	return section
-}
-
-// short cuts a text to maxText characters.
-func short(text string) string {
-	runes := []rune(text)
-	if len(runes) <= maxText {
-		return text
-	}
-	return string(runes[:maxText-1]) + "…"
 }
 
 // visible replaces characters that a reader cannot see or that reorder others.

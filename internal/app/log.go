@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -140,19 +139,9 @@ func bounded(fields []zap.Field) []zap.Field {
 		if !copied {
 			fields, copied = slices.Clone(fields), true
 		}
-		fields[i] = zap.String(field.Key, cut(text))
+		fields[i] = zap.String(field.Key, term.Cut(text, longestString))
 	}
 	return fields
-}
-
-// cut keeps the beginning of a text, up to a whole character.
-func cut(text string) string {
-	const mark = "…"
-	end := longestString - len(mark)
-	for !utf8.RuneStart(text[end]) && end > longestString-len(mark)-utf8.UTFMax {
-		end--
-	}
-	return text[:end] + mark
 }
 
 // SilenceRedis discards go-redis's log, for commands, which get the errors anyway.

@@ -1,12 +1,12 @@
 // Package cli holds the command-line parts that notifier and notifier-dev share: exit codes and the display
 // of errors. It knows no command.
 //
-// The command library is urfave/cli: it takes flags with one dash or two, before and after arguments, and
-// brings no dependency of its own. Help and completion are the library's, with a few exceptions below, each
-// with its reason.
+// The command library is urfave/cli. Help, completion and the texts of its errors are the library's. Without
+// the settings below, an invalid command line would print the whole help to standard output, or exit with 3.
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,21 +22,67 @@ import (
 	"notifier/internal/term"
 )
 
-// Exit codes. A command has another one by returning a cli.ExitCoder, once it has shown why.
+// Exit codes. A command returns another one as a cli.ExitCoder, after it has printed the reason.
 const (
 	ExitDone   = 0
 	ExitFailed = 1 // at run time
-	ExitUsage  = 2 // invalid usage or configuration
+	ExitUsage  = 2 // invalid usage or settings
 )
 
-// Main runs a program in this process, until its end or a signal, and returns the exit code.
+// Main runs a program in this process until it ends, and returns the exit code. SIGTERM or SIGINT ends the
+// context; a second one ends the process.
 func Main(run func(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop)
 	return run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 }
 
-// Run runs a Program. It uses its parameters and the environment, and no other state of the process.
+// Program prepares a root command for Run.
+func Program(root *cli.Command) *cli.Command {
+	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run returns the exit code
+	root.ArgValidator = checkArguments
+	root.EnableShellCompletion = true
+	root.ConfigureShellCompletionCommand = setUp
+	setUp(root)
+	root.HideHelpCommand = false
+	return root
+}
+
+func setUp(cmd *cli.Command) {
+	// "notifier status help" is about a category named help.
+	cmd.HideHelpCommand = true
+	cmd.OnUsageError = func(ctx context.Context, cmd *cli.Command, err error, _ bool) error {
+		// A flag behind an unknown command is unknown, too.
+		return cmp.Or(checkArguments(ctx, cmd), Usage(cmd, err.Error()))
+	}
+	// For "publish errors -h" the library looks for a command errors below publish.
+	cmd.CommandNotFound = func(ctx context.Context, cmd *cli.Command, _ string) {
+		if cmd == cmd.Root() {
+			_ = cli.ShowRootCommandHelp(cmd)
+			return
+		}
+		_ = cli.ShowCommandHelp(ctx, cmd.Lineage()[1], cmd.Name)
+	}
+	for _, below := range cmd.Commands {
+		setUp(below)
+	}
+}
+
+// checkArguments rejects arguments of a command that takes none.
+func checkArguments(_ context.Context, cmd *cli.Command) error {
+	switch {
+	case !cmd.Args().Present():
+		return nil
+	case len(cmd.Commands) > 0:
+		return Usagef(cmd, "unknown command %q", cmd.Args().First())
+	case cmd.ArgsUsage == "":
+		return Usagef(cmd, "unexpected argument %q", cmd.Args().First())
+	}
+	return nil
+}
+
+// Run runs a Program and returns its exit code. Run uses its parameters and the environment, and no other
+// state of the process.
 func Run(
 	ctx context.Context,
 	root *cli.Command,
@@ -46,76 +92,42 @@ func Run(
 ) int {
 	errOut = term.Escaper(errOut) // errors quote replies of servers
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
-	return exitCode(root.Name, root.Run(ctx, arguments), errOut)
-}
-
-// exitCode shows the error to the user and returns the code that goes with it.
-func exitCode(program string, err error, out io.Writer) int {
+	err := root.Run(ctx, arguments)
 	var exit cli.ExitCoder
-	var usage *UsageError
 	var problems *settings.Problems
 	switch {
 	case err == nil:
 		return ExitDone
 	case errors.As(err, &exit):
 		return exit.ExitCode()
-	case errors.As(err, &usage):
-		_, _ = fmt.Fprintf(out, "%s: %v\n", program, err)
-		return ExitUsage
 	case errors.As(err, &problems):
-		_, _ = fmt.Fprintf(
-			out,
-			"%s: invalid configuration:\n  %s\n",
-			program,
-			strings.Join(problems.Lines(), "\n  "),
-		)
+		lines := strings.Join(problems.Lines(), "\n  ")
+		_, _ = fmt.Fprintf(errOut, "%s: invalid configuration:\n  %s\n", root.Name, lines)
 		return ExitUsage
-	default:
-		_, _ = fmt.Fprintf(out, "%s: %v\n", program, err)
-		return ExitFailed
 	}
+	_, _ = fmt.Fprintf(errOut, "%s: %v\n", root.Name, err)
+	if usage := (*UsageError)(nil); errors.As(err, &usage) {
+		return ExitUsage
+	}
+	return ExitFailed
 }
 
-// Program prepares a root command.
-func Program(root *cli.Command) *cli.Command {
-	// The library's help command is below every command, where it takes the place of a category named help.
-	root.HideHelpCommand = true
-	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run gives the exit code
-	SetUp(root)
-	return root
+// UsageError is the error of an invalid command line.
+type UsageError struct{ Text string }
+
+func (e *UsageError) Error() string { return e.Text }
+
+// Usage returns a UsageError that refers to the help of a command.
+func Usage(cmd *cli.Command, text string) error {
+	return &UsageError{fmt.Sprintf("%s; see %q", text, cmd.FullName()+" -h")}
 }
 
-// SetUp makes a command and its subcommands report an invalid command line in two lines on standard error,
-// with exit code 2. The library would write the whole help to standard output.
-func SetUp(cmd *cli.Command) {
-	cmd.OnUsageError = func(_ context.Context, cmd *cli.Command, err error, _ bool) error {
-		return Usage(cmd, flagError(cmd, err))
-	}
-	// "publish errors -h" is help about publish; the library looks for a command errors below it, and fails.
-	cmd.CommandNotFound = func(ctx context.Context, cmd *cli.Command, _ string) { _ = Help(ctx, cmd) }
-	if cmd.Action == nil { // the library would show help, also for a command that does not exist
-		cmd.Action = func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() {
-				return Usage(cmd, UnknownCommand(cmd, cmd.Args().First()))
-			}
-			return Help(ctx, cmd)
-		}
-	}
-	for _, below := range cmd.Commands {
-		SetUp(below)
-	}
+// Usagef is Usage with a format.
+func Usagef(cmd *cli.Command, format string, values ...any) error {
+	return Usage(cmd, fmt.Sprintf(format, values...))
 }
 
-// Help shows the help about a command.
-func Help(ctx context.Context, cmd *cli.Command) error {
-	if cmd == cmd.Root() {
-		return cli.ShowRootCommandHelp(cmd)
-	}
-	return cli.ShowCommandHelp(ctx, cmd.Lineage()[1], cmd.Name)
-}
-
-// init lets help show flags with one dash, as all documents and examples do; the library shows two. A default
-// of 0 means that there is no such bound, which the text says.
+// init lets help show flags with one dash, as documents and examples do, and no bound as a default of 0.
 func init() {
 	library := cli.FlagStringer
 	cli.FlagStringer = func(flag cli.Flag) string {
@@ -123,3 +135,14 @@ func init() {
 		return strings.ReplaceAll(names, "--", "-") + "\t" + strings.TrimSuffix(text, " (default: 0)")
 	}
 }
+
+// NoArguments does nothing that Program does not do.
+func NoArguments(cmd *cli.Command) error { return checkArguments(context.Background(), cmd) }
+
+// UnknownCommand is the text of checkArguments.
+func UnknownCommand(_ *cli.Command, word string) string {
+	return fmt.Sprintf("unknown command %q", word)
+}
+
+// DidYouMean returns the suggestion to append to an error about an unknown name.
+func DidYouMean(name string) string { return fmt.Sprintf(" (did you mean %q?)", name) }

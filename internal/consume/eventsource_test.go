@@ -14,12 +14,12 @@ func TestEventSourceIsReported(t *testing.T) {
 	kit.Check(t, err)
 	kit.Check(t, s.conn.Flush())
 	s.started(func(c *setup) { c.overrides, c.dropped = "full=1/30m", "notify-dropped" })
-	s.publish("full", `{"specversion":"1.0","id":"sent","source":"https://u:hunter2@ci.example/1?hunter2","type":"t","data":"x"}`)
+	s.publish("full", `{"specversion":"1.0","id":"sent","source":"https://u:hunter2@ci.example/1","type":"t","data":"x"}`)
 	s.lineOf("sent") // the limit is reached
 	s.publish("full", "x", "Nats-Msg-Id", "dropped", "Notifier-Source", "ci\n")
-	s.publish("errors", "{", "Nats-Msg-Id", "dead", "notifier-source", "token=hunter2 "+strings.Repeat("x", 50_000))
+	s.publish("errors", "{", "Nats-Msg-Id", "dead", "notifier-source", "//me:hunter2@ci "+strings.Repeat("x", 50_000))
 	s.publish("errors", "{", "Nats-Msg-Id", "none")
-	dead := "token=[redacted] " + strings.Repeat("x", 111)
+	dead := "//ci " + strings.Repeat("x", 120) + "…"
 	for id, want := range map[string]any{"sent": "https://ci.example/1", "dropped": "ci", "dead": dead, "none": nil} {
 		if got := s.lineOf(id)["source"]; got != want {
 			t.Errorf("%s: source %q, expected %q", id, got, want)
@@ -44,8 +44,8 @@ func TestEventSourceIsReported(t *testing.T) {
 func TestSourcesAreComparedWhole(t *testing.T) {
 	s := newFixture(t)
 	s.started()
-	for _, query := range []string{"a", "b", "a"} {
-		s.publish("errors", `{"specversion":"1.0","id":"e1","source":"https://ci.example/1?job=`+query+`","type":"t","data":"x"}`)
+	for _, user := range []string{"a", "b", "a"} {
+		s.publish("errors", `{"specversion":"1.0","id":"e1","source":"https://`+user+`@ci.example/1","type":"t","data":"x"}`)
 	}
 	sources := map[any]int{}
 	for _, l := range s.settled(3) {

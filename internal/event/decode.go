@@ -15,7 +15,7 @@ import (
 const (
 	maxCategoryBytes = pattern.Longest
 	maxIDBytes       = 256
-	maxNameBytes     = 80 // longest channel name that a Rejection quotes in full
+	maxNameBytes     = 80 // of a channel name that a Rejection quotes
 )
 
 // Decode decodes m in the form that its headers and its first byte indicate, and validates it against r.
@@ -235,16 +235,4 @@ func blank(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool {
 		return !unicode.In(r, unicode.White_Space, unicode.Cc, unicode.Cf)
 	})
-}
-
-// shorten truncates a name that a publisher chose to a length that fits a log line, on a rune boundary.
-func shorten(name string) string {
-	if len(name) <= maxNameBytes {
-		return name
-	}
-	end := maxNameBytes
-	for !utf8.RuneStart(name[end]) {
-		end--
-	}
-	return name[:end] + "…"
 }

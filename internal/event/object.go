@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"notifier/internal/outcome"
+	"notifier/internal/term"
 )
 
 const (
@@ -91,7 +92,7 @@ func (d *decoding) setCost(o *object) *Rejection {
 	}
 	if cost > 1 && d.rules.CheckCost != nil { // 1 always fits, and most events cost 1
 		if err := d.rules.CheckCost(d.Category, cost); err != nil {
-			return malformed("%scost %s, %v", o.path, shorten(string(raw)), err)
+			return malformed("%scost %s, %v", o.path, term.Cut(string(raw), maxNameBytes), err)
 		}
 	}
 	d.Cost = cost
@@ -118,7 +119,7 @@ func (d *decoding) setChannel(o *object) *Rejection {
 	if d.rules.ChannelAllowed == nil || !d.rules.ChannelAllowed(channel) {
 		return &Rejection{
 			outcome.Unroutable,
-			fmt.Sprintf("%schannel %q is in neither SLACK_CHANNEL nor SLACK_ROUTES", o.path, shorten(channel)),
+			fmt.Sprintf("%schannel %q is in neither SLACK_CHANNEL nor SLACK_ROUTES", o.path, term.Cut(channel, maxNameBytes)),
 		}
 	}
 	d.Channel = channel

@@ -84,7 +84,7 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"attachment: number":    {message: message(`{"attachments":[{},5]}`), detail: "attachments[1] is a number, expected an object"},
 		"attachments: too deep": {message: message(`{"attachments":[{"a":` + nested(32) + `}]}`), detail: "attachments is nested in more than 32 levels"},
 		"control characters":    {message: message(`{"text":"\u0007\u202e\u200b \u2066"}`), detail: neither},
-		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 39) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
+		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 38) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"channel: unsafe":       {message: message(`{"text":"x","channel":"a\u001b[2J"}`), reason: outcome.Unroutable, detail: `channel "a\x1b[2J" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
@@ -96,7 +96,7 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 	for value, detail := range map[string]string{
 		"0": below, "-99999999999999999999": below,
 		"21": "cost 21" + above, "99999999999999999999": "cost 99999999999999999999" + above,
-		strings.Repeat("9", 81): "cost " + strings.Repeat("9", 80) + "…" + above,
+		strings.Repeat("9", 81): "cost " + strings.Repeat("9", 77) + "…" + above,
 		"2.0":                   cost, "1e1": cost,
 		`"2"`: "cost is a string, expected an integer",
 	} {

@@ -40,18 +40,18 @@ func cloudEvent(source string) string {
 func TestDecodeSource(t *testing.T) {
 	for carrier, made := range carriers {
 		for source, want := range map[string]string{
-			"https://ci.example/job1":                          "https://ci.example/job1",
-			"https://me:hunter2@ci.example/job1?token=hunter2": "https://ci.example/job1",
-			"bot xoxb-1-hunter2":                               "bot [redacted]",
-			"https://hooks.slack.com/services/T0/B0/hunter2":   "https://hooks.slack.com/[redacted]",
-			" Küche ":                      "Küche",
-			"a\nb\x1b[2J\u202ec\u200bd":    "a\ufffdb\ufffd[2J\ufffdc\ufffdd",
-			"<!channel> & <http://x|y>":    "<!channel> & <http://x|y>", // escaped where it is shown
-			strings.Repeat("é", 200):       strings.Repeat("é", 64),
-			"x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 63),
+			"https://ci.example/job1":             "https://ci.example/job1",
+			"https://me:hunter2@ci.example/job1":  "https://ci.example/job1",
+			"see\nhttps://hunter2@ci.example/x y": "see\ufffdhttps://ci.example/x y",
+			" Küche ":                             "Küche",
+			"a\nb\x1b[2J\u202ec\u200bd":           "a\ufffdb\ufffd[2J\ufffdc\ufffdd",
+			"<!channel> & <http://x>":             "<!channel> & <http://x>", // escaped where it is shown
+			strings.Repeat("é", 200):              strings.Repeat("é", 62) + "…",
+			"x" + strings.Repeat("é", 200):        "x" + strings.Repeat("é", 62) + "…",
 			// the beginning of a user looks like a host
 			"https://" + strings.Repeat("hunter2", 30) + "@ci.example/x": "https://ci.example/x",
 			"https://me:" + strings.Repeat("hunter2", 500) + "@h/x":      "https://[redacted]",
+			"https://" + strings.Repeat("hunter2", 500) + "@h/x":         "https://[redacted]",
 		} {
 			if carrier == "binary" && strings.ContainsAny(source, "%\"") {
 				continue
@@ -90,7 +90,7 @@ func TestARejectedEventHasASource(t *testing.T) {
 			t.Errorf("%s: %q with %v, expected %q", name, got.Source, rejection, tc.want)
 		}
 	}
-	for _, empty := range []string{"", " ", "?token=x"} {
+	for _, empty := range []string{"", "  "} {
 		if got, rejection := event.Decode(withHeader(message("x"), "Notifier-Source", empty), rules(t)); rejection != nil || got.Source != "" {
 			t.Errorf("%q: %q, %v", empty, got.Source, rejection)
 		}
@@ -130,7 +130,7 @@ func FuzzSource(f *testing.F) {
 	f.Add("https://me:", "@ci.example/x?y=1#z=2")
 	f.Add("\xf0\x9f\x91\u202e\n", " token=x xoxb-1 <!channel>")
 	f.Fuzz(func(t *testing.T, before, after string) {
-		for _, secret := range []string{"xoxb-S3CRET0S3CRET0", "https://u:S3CRET0@h/", "password=S3CRET0"} {
+		for _, secret := range []string{"https://u:S3CRET0@h/", "https://S3CRET0@h", "//u:S3/S3CRET0@h"} {
 			got, rejection := event.Decode(withHeader(message("x"), outcome.HeaderSource, before+" "+secret+" "+after), rules(t))
 			kit.Check(t, rejectionOf(rejection))
 			unsafe := func(r rune) bool { return !unicode.IsPrint(r) && r != utf8.RuneError }

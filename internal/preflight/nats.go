@@ -24,9 +24,6 @@ import (
 	"notifier/internal/term"
 )
 
-// nearlyFull is the share of a bound from which a stream or an account is reported.
-const nearlyFull = 0.9
-
 // natsCheck is the state of the checks of NATS, which run one at a time.
 type natsCheck struct {
 	settings   settings.Settings
@@ -164,7 +161,7 @@ func (n *natsCheck) accountRow(ctx context.Context) []Row {
 		return nil
 	}
 	used, limit := account.Store, uint64(account.Limits.MaxStore)
-	if float64(used) < nearlyFull*float64(limit) {
+	if float64(used) < snapshot.NearlyFull*float64(limit) {
 		return nil
 	}
 	return one(Warn, "the account uses %s of its %s; a full one refuses events: raise its storage",
@@ -197,7 +194,7 @@ func contents(info *jetstream.StreamInfo) []Row {
 	share, bound := snapshot.Stream{
 		Bytes: state.Bytes, MaxBytes: config.MaxBytes, Messages: state.Msgs, MaxMessages: config.MaxMsgs,
 	}.Used()
-	if share >= nearlyFull && config.Discard == jetstream.DiscardNew {
+	if share >= snapshot.NearlyFull && config.Discard == jetstream.DiscardNew {
 		return one(Warn, "%s, %.0f%% of its max_%s; a full stream refuses messages: raise it",
 			text, share*100, bound)
 	}

@@ -45,9 +45,9 @@ const (
 
 // Row is one result of a check.
 type Row struct {
-	Name    string `json:"name"` // settings, nats, stream/NOTIFY, redis/eviction and so on
-	State   State  `json:"state"`
-	Message string `json:"message"` // printable, one line, without secrets
+	Name    string // settings, nats, stream/NOTIFY, redis/eviction and so on
+	State   State
+	Message string // printable, one line, without secrets
 
 	stop bool // the neighbour is unusable; the rest of its checks is skipped
 }

@@ -1,5 +1,5 @@
-// Package redact shows addresses without the secrets that a URL can hold: users, passwords, tokens, secret
-// paths. An unparsable address becomes a question mark, because any part of it may be a secret.
+// Package redact shows addresses, and texts with addresses in them, without users and passwords. An address
+// that net/url cannot parse is hidden, because any part of it may be a password.
 //
 // The package is a leaf: it knows no setting and no connection.
 package redact
@@ -7,6 +7,7 @@ package redact
 import (
 	"net/url"
 	"strings"
+	"unicode"
 )
 
 const unknown = "?"
@@ -70,3 +71,48 @@ func Redis(raw string) string {
 	}
 	return shown
 }
+
+// hidden replaces an address in a text.
+const hidden = "[redacted]"
+
+// Text removes the user and the password of each URL in a text. Behind "//", if there is no valid host, the
+// rest of the word is hidden. Its time is proportional to the text.
+func Text(text string) string {
+	var shown strings.Builder
+	for {
+		before, after, found := strings.Cut(text, "//")
+		shown.WriteString(before)
+		if !found {
+			return shown.String()
+		}
+		shown.WriteString("//")
+		end := strings.IndexFunc(after, endsAuthority)
+		if end < 0 {
+			end = len(after)
+		}
+		text = after[end:]
+		if parsed, err := url.Parse("//" + after[:end]); err == nil && isHost(parsed.Host) {
+			shown.WriteString(parsed.Host)
+			continue
+		}
+		shown.WriteString(hidden)
+		if end = strings.IndexFunc(text, unicode.IsSpace); end < 0 {
+			return shown.String()
+		}
+		text = text[end:]
+	}
+}
+
+// Beginning is Text for a truncated text, which may end in a password without its @.
+func Beginning(text string) string {
+	at := strings.LastIndex(text, "//")
+	if at < 0 || strings.ContainsFunc(text[at+len("//"):], endsAuthority) {
+		return Text(text)
+	}
+	return Text(text[:at]) + "//" + hidden
+}
+
+// isHost reports whether host is a name or an address with at most one port. net/url takes "a:b:", too.
+func isHost(host string) bool { return strings.HasPrefix(host, "[") || strings.Count(host, ":") <= 1 }
+
+func endsAuthority(r rune) bool { return unicode.IsSpace(r) || r == '/' || r == '?' || r == '#' }

@@ -29,9 +29,23 @@ func TestTheAPIHasItsPathWithoutSecrets(t *testing.T) {
 		"https://proxy.example/aaaabbbbccccd/":   "https://proxy.example/.../",
 		"https://proxy.example/%61pi/":           "https://proxy.example/.../",
 		"https://proxy.example":                  "https://proxy.example",
+		"me:secret@proxy.example":                "?",
 		"%zz":                                    "?",
 	} {
 		if got := redact.API(raw); got != want {
+			t.Errorf("%q: %q, expected %q", raw, got, want)
+		}
+	}
+}
+
+func TestRedisHasServersAndDatabase(t *testing.T) {
+	for raw, want := range map[string]string{
+		"redis://:secret@one:6379/0":                                  "redis://one:6379/0",
+		"rediss://me:secret@one?addr=x:secret@two:1&password=secret":  "rediss://one?addr=two:1",
+		"redis://s:26379?master_name=main&sentinel_password=secret#x": "redis://s:26379?master_name=main",
+		"me:secret": "?",
+	} {
+		if got := redact.Redis(raw); got != want {
 			t.Errorf("%q: %q, expected %q", raw, got, want)
 		}
 	}

@@ -102,21 +102,21 @@ func (c Config) Channels() []string {
 
 const (
 	maxExplanation = 300     // bytes of Error.Explanation
-	readOfReply    = 2 << 10 // bytes of Slack's text that are looked at; redacting takes more than linear time
+	readOfReply    = 2 << 10 // bytes of Slack's text that are looked at
 )
 
 // explain turns the text in a response of Slack, or of a proxy that poses as Slack, into an Error.Explanation.
 func (c Config) explain(text string) string {
-	whole := len(text) <= readOfReply
-	text = strings.ToValidUTF8(text[:min(len(text), readOfReply)], "")
+	redacted := redact.Text
+	if len(text) > readOfReply {
+		text, redacted = text[:readOfReply], redact.Beginning
+	}
+	text = strings.ToValidUTF8(text, "")
 	for _, secret := range c.secrets() {
 		text = strings.ReplaceAll(text, secret, "[redacted]")
 	}
-	text = redact.Source(term.Printable(strings.Join(strings.Fields(text), " ")), whole)
-	if len(text) > maxExplanation { // cut last: half of a secret would not be recognized
-		text = strings.ToValidUTF8(text[:maxExplanation-len("…")], "") + "…"
-	}
-	return text
+	text = redacted(term.Printable(strings.Join(strings.Fields(text), " ")))
+	return term.Cut(text, maxExplanation) // cut last: half of a secret would not be recognized
 }
 
 // secrets returns the credentials of the Config in the forms in which a response may quote them.

@@ -26,8 +26,8 @@ func TestSlacksExplanationIsTheDetail(t *testing.T) {
 		"none":        {`{"ok":false,"error":"invalid_blocks"}`, "invalid_blocks"},
 		"other types": {`{"ok":false,"error":"invalid_blocks","errors":[{"a":1}],"response_metadata":7}`, "invalid_blocks"},
 		"secrets": {
-			`{"ok":false,"error":"invalid_blocks","errors":["` + secret + ` xoxb-12-ab \u001b[2J\u202ex"]}`,
-			"invalid_blocks: [redacted] [redacted] ?[2J?x",
+			`{"ok":false,"error":"invalid_blocks","errors":["` + secret + ` https://me:hunter2@x/y \u001b[2J\u202ex"]}`,
+			"invalid_blocks: [redacted] https://x/y ?[2J?x",
 		},
 		"long": {
 			`{"ok":false,"error":"invalid_blocks","errors":["` + strings.Repeat("é", 400) + `"]}`,

@@ -9,7 +9,8 @@ import (
 	"notifier/internal/term"
 )
 
-// NearlyFull is the used share of a stream that is worth a warning, as in the alert.
+// NearlyFull is the used share of a stream or an account that is worth a warning. Status, check and the alert
+// have the same, so that an operator who was woken by the alert finds its reason.
 const NearlyFull = 0.8
 
 // Lines describes the conditions of a replica, a line each: outages, channels that refuse every message,

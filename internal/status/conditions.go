@@ -577,9 +577,9 @@ const askedToWait = "Slack asked to wait"
 
 func pauseText(left time.Duration) string { return askedToWait + ", " + span(left) + " left" }
 
-// Bounds of foreign text, in characters.
+// Bounds of foreign text, in bytes. A category and a channel fit.
 const (
-	maxName    = 100
+	maxName    = 128
 	maxReason  = 160
 	maxMessage = 300
 )
@@ -589,11 +589,7 @@ func short(name string) string { return cut(name, maxName) }
 
 // cut cuts a text and makes it one printable line.
 func cut(text string, max int) string {
-	runes := []rune(term.Printable(text))
-	if len(runes) > max {
-		runes = append(runes[:max-1], '…')
-	}
-	return string(runes)
+	return term.Cut(term.Printable(text), max)
 }
 
 // span is a duration in its two largest units.

@@ -49,7 +49,7 @@ type SourceSum struct {
 // maxSources bounds the named sources.
 const maxSources = 8
 
-// CategoryError is the error of Explain for a name that no event has as its category.
+// CategoryError is the error for a name that no event has as its category.
 type CategoryError struct{ text string }
 
 func (e *CategoryError) Error() string { return e.text }
@@ -61,7 +61,7 @@ func (s Source) Explain(ctx context.Context, category string) (Explanation, erro
 		return Explanation{}, err
 	}
 	r := s.read(ctx)
-	if err := checkSubject(r.deciding, category); err != nil {
+	if err := CheckCategories(r.deciding, category); err != nil {
 		return Explanation{}, err
 	}
 	if r.view.unread != nil {
@@ -72,7 +72,7 @@ func (s Source) Explain(ctx context.Context, category string) (Explanation, erro
 		return Explanation{}, err
 	}
 	e := Explanation{
-		Category: category, Channel: cmp.Or(r.deciding.ChannelOf(category), webhook), Mute: muteOf(r.orders, category),
+		Category: category, Channel: r.channelOf(category), Mute: muteOf(r.orders, category),
 		Sources: r.view.sources(category), now: r.view.now,
 	}
 	for _, scope := range scopes {
@@ -93,14 +93,16 @@ func checkCategory(category string) error {
 	return nil
 }
 
-func checkSubject(d config.Deciding, category string) error {
-	if meant, found := d.Subject.Repeated(category); found {
+// CheckCategories returns a *CategoryError if no event has a category, or a category that a pattern matches,
+// or if the name repeats the prefix of NATS_SUBJECT.
+func CheckCategories(d config.Deciding, name string) error {
+	if meant, found := d.Subject.Repeated(name); found {
 		text := "category %q repeats the prefix of NATS_SUBJECT %q (did you mean %q?)"
-		return &CategoryError{fmt.Sprintf(text, category, d.Subject, meant)}
+		return &CategoryError{fmt.Sprintf(text, name, d.Subject, meant)}
 	}
-	if !d.Subject.Gives(category) {
+	if !d.Subject.Gives(name) {
 		text := "category %q never occurs: the categories of NATS_SUBJECT %q are one token"
-		return &CategoryError{fmt.Sprintf(text, category, d.Subject)}
+		return &CategoryError{fmt.Sprintf(text, name, d.Subject)}
 	}
 	return nil
 }

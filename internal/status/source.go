@@ -80,7 +80,7 @@ func (s Source) Read(ctx context.Context) State {
 	}
 	state.Omitted.Conditions = max(0, len(findings)-maxConditions)
 	for _, f := range findings[:min(len(findings), maxConditions)] {
-		state.Conditions = append(state.Conditions, Condition{f.kind, f.state, f.since, f.message})
+		state.Conditions = append(state.Conditions, f.condition())
 	}
 	state.Omitted.Replicas = r.more + max(0, len(r.view.replicas)-maxReplicas)
 	for _, replica := range newestFirst(r.view.replicas)[:min(len(r.view.replicas), maxReplicas)] {
@@ -93,6 +93,8 @@ func (s Source) Read(ctx context.Context) State {
 	}
 	return state
 }
+
+func (f finding) condition() Condition { return Condition{f.kind, f.state, f.since, f.message} }
 
 // Running returns the different settings of the running replicas, the newest replica's first. It returns the
 // reader's own if no replica shows readable settings. The error means that Redis is unavailable.
@@ -248,6 +250,10 @@ func channelsOf(d config.Deciding) []string {
 		channels = append(channels, channel)
 	}
 	return channels
+}
+
+func (r reading) channelOf(category string) string {
+	return cmp.Or(r.deciding.ChannelOf(category), webhook)
 }
 
 // isDrop reports whether a count is about dropped events. A reply is no event.

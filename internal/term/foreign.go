@@ -17,19 +17,15 @@ import (
 // that begin a line without looking like it (U+2028, U+2029), and invisible ones (zero width, byte-order
 // marks). unicode.IsPrint is false for all of them.
 
-// longestCell bounds a cell of a table, in characters.
-const longestCell = 100
+// maxCell bounds a cell of a table, in bytes.
+const maxCell = 100
 
-// Cell is foreign text as a table can show it: printable, at most 100 characters, "-" for nothing.
+// Cell is foreign text as a table can show it: printable, at most 100 bytes, "-" for nothing.
 func Cell(value string) string {
 	if value == "" {
 		return "-"
 	}
-	runes := []rune(Printable(value))
-	if len(runes) > longestCell {
-		runes = append(runes[:longestCell-1], '…')
-	}
-	return string(runes)
+	return Cut(Printable(value), maxCell)
 }
 
 // Printable replaces each unsafe character with a question mark. The result is one line of valid UTF-8.

@@ -99,3 +99,20 @@ func TestSecondsHaveSixDecimals(t *testing.T) {
 		}
 	}
 }
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		text string
+		max  int
+		want string
+	}{
+		{"", 3, ""}, {"abcd", 4, "abcd"}, {"abcde", 4, "a…"}, {"abcd", 3, "…"}, {"éééé", 7, "éé…"},
+		{"éééé", 6, "é…"}, {"👩👩👩", 11, "👩👩…"}, {"👩👩👩", 10, "👩…"}, {"x👩", 4, "x…"}, {"abcd", 0, "…"},
+		{strings.Repeat("\x80", 9), 8, "\x80\x80…"}, // no text, so there is no boundary to find
+	} {
+		if got := term.Cut(test.text, test.max); got != test.want {
+			t.Errorf("%q to %d bytes: %q, expected %q", test.text, test.max, got, test.want)
+		}
+	}
+}

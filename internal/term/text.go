@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Count is "1 event", "2 events" or "0 categories". The noun is an English one with a regular plural.
@@ -43,6 +44,20 @@ func List(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+}
+
+// Cut bounds a text to a number of bytes, at least three. A longer text loses its end, from a rune boundary on,
+// and gets "…" instead.
+func Cut(text string, maxBytes int) string {
+	const mark = "…"
+	if len(text) <= maxBytes {
+		return text
+	}
+	end := max(0, maxBytes-len(mark))
+	for back := 1; back < utf8.UTFMax && end > 0 && !utf8.RuneStart(text[end]); back++ {
+		end--
+	}
+	return text[:end] + mark
 }
 
 // Size is a number of bytes with one decimal in the largest unit that fits: "5.0 MiB".

@@ -27,13 +27,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/denial"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/internal/term"
 )
 
 // Settings of the stream, if a worker creates it. An existing stream is used as it is.
@@ -144,16 +144,7 @@ func bounded(r outcome.Record) outcome.Record {
 
 // short makes a text valid UTF-8 and cuts it to a number of bytes, on a rune boundary.
 func short(text string, maxLength int) string {
-	const mark = "…"
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) > maxLength {
-		end := maxLength - len(mark)
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + mark
-	}
-	return text
+	return term.Cut(strings.ToValidUTF8(text, "\uFFFD"), maxLength)
 }
 
 const requestTimeout = 5 * time.Second

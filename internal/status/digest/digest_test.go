@@ -332,7 +332,7 @@ func TestText(t *testing.T) {
 		{[]report.Drop{drop("group", "<!channel>&\u202e\n<http://x|y>", 1)},
 			"Not sent in the last 1m: 1 event over a limit\n• &lt;!channel&gt;&amp;??&lt;http://x|y&gt;: 1 (group limit)"},
 		{[]report.Drop{drop("group", strings.Repeat("<@U1>", 50), 1)},
-			"Not sent in the last 1m: 1 event over a limit\n• " + strings.Repeat("&lt;@U1&gt;", 11) + "&lt;@U1…: 1 (group limit)"},
+			"Not sent in the last 1m: 1 event over a limit\n• " + strings.Repeat("&lt;@U1&gt;", 11) + "&lt;@…: 1 (group limit)"},
 	} {
 		if got := digest.Text(time.Minute, test.drops); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)

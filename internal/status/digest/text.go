@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"notifier/internal/outcome"
 	"notifier/internal/slackout/markup"
@@ -16,7 +15,7 @@ import (
 
 const (
 	maxRows      = 10
-	maxNameRunes = 60
+	maxNameBytes = 60 // of a category
 )
 
 // row holds the drops of one category.
@@ -114,9 +113,5 @@ func (r row) name() string {
 	if r.category == outcome.OtherCategories {
 		return "other categories"
 	}
-	name := []rune(strings.ToValidUTF8(outcome.CategoryOf(r.category), string(utf8.RuneError)))
-	if len(name) > maxNameRunes {
-		name = append(name[:maxNameRunes-1], '…')
-	}
-	return markup.Escape(term.Printable(string(name)))
+	return markup.Escape(term.Cut(term.Printable(outcome.CategoryOf(r.category)), maxNameBytes))
 }
