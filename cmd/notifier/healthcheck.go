@@ -46,7 +46,9 @@ Example:
 				problems.Add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
 				return problems
 			}
-			return healthcheck(ctx, s.AdminAddr, s.AdminToken, cmd.Root().Writer)
+			// Without a valid token the answer has no reasons, but says whether the worker is ready.
+			with, _ := settings.Load("ADMIN_TOKEN")
+			return healthcheck(ctx, s.AdminAddr, with.AdminToken, cmd.Root().Writer)
 		},
 	}
 }

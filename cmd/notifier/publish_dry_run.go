@@ -26,7 +26,7 @@ const fallbackID = "-"
 // dryRun reads the payloads as a worker with the settings of this process would, and connects to nothing.
 func dryRun(ctx context.Context, request publishRequest, root *cli.Command) error {
 	s, err := settings.Load(
-		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_ROUTES", "SLACK_MARKUP")
+		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_CHANNEL", "SLACK_ROUTES", "SLACK_MARKUP")
 	if err != nil {
 		return err
 	}
