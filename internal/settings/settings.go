@@ -51,15 +51,17 @@ const LargestEvent = 64 << 20
 type Settings struct {
 	NATS   NATS
 	Store  Store
-	Slack  slackout.Config // see slackSettings
-	Events event.Rules     // made of other settings
+	Events event.Rules // made of other settings
 
-	MaxAge    time.Duration `envconfig:"EVENT_MAX_AGE" default:"0" range:"0..744h" group:"worker" hash:"true"`
-	MaxBytes  int           `envconfig:"EVENT_MAX_BYTES" default:"65536" range:"1..67108864" group:"worker" hash:"true"`
-	BatchSize int           `envconfig:"BATCH_SIZE" default:"512" range:"1..1000" group:"worker"`
+	// MaxAge of zero means no limit.
+	MaxAge   time.Duration `envconfig:"EVENT_MAX_AGE" default:"0" range:"0..744h" group:"worker" hash:"true"`
+	MaxBytes int           `envconfig:"EVENT_MAX_BYTES" default:"65536" range:"1..67108864" group:"worker" hash:"true"`
+
+	Slack slackout.Config // see slackSettings
 
 	// Concurrency bounds the posts in flight.
 	Concurrency int `envconfig:"SEND_CONCURRENCY" default:"8" range:"1..256" group:"worker"`
+	BatchSize   int `envconfig:"BATCH_SIZE" default:"512" range:"1..1000" group:"worker"`
 
 	// DeadLetter is a subject prefix, made of the stream's name if unset.
 	DeadLetter      string `envconfig:"DEAD_LETTER_SUBJECT" kind:"subject" group:"worker" hash:"true"`
@@ -145,17 +147,22 @@ type slackSettings struct {
 	Timeout     time.Duration         `envconfig:"SLACK_TIMEOUT" default:"10s" range:"100ms..5m" group:"slack"`
 }
 
-// variables lists the settings with their fields in s.
-func (s *Settings) variables() []variable {
+// variablesIn lists the settings of a struct, which is passed by pointer, in the order of its fields.
+func variablesIn(pointer any) []variable {
 	var list []variable
-	for _, part := range []any{
-		&s.NATS, &s.Store, (*limitSettings)(&s.Store.Limits), (*slackSettings)(&s.Slack), s,
-	} {
-		fields := reflect.ValueOf(part).Elem()
-		for i := range fields.NumField() {
-			tag := fields.Type().Field(i).Tag
+	fields := reflect.ValueOf(pointer).Elem()
+	for i := range fields.NumField() {
+		tag, field := fields.Type().Field(i).Tag, fields.Field(i)
+		switch part := field.Addr().Interface().(type) {
+		case *NATS, *Store:
+			list = append(list, variablesIn(part)...)
+		case *ratelimit.Rules:
+			list = append(list, variablesIn((*limitSettings)(part))...)
+		case *slackout.Config:
+			list = append(list, variablesIn((*slackSettings)(part))...)
+		default:
 			if name := tag.Get("envconfig"); name != "" {
-				list = append(list, variable{Variable{name, tag.Get("default")}, tag, fields.Field(i)})
+				list = append(list, variable{Variable{name, tag.Get("default")}, tag, field})
 			}
 		}
 	}
@@ -168,7 +175,7 @@ type Variable struct{ Name, Default string }
 // Variables lists all settings.
 func Variables() []Variable {
 	var list []Variable
-	for _, v := range new(Settings).variables() {
+	for _, v := range variablesIn(&Settings{}) {
 		list = append(list, v.Variable)
 	}
 	return list
@@ -236,7 +243,7 @@ func (s Settings) Deciding() config.Deciding {
 // Snapshot returns the settings for a replica's snapshot. Its hash covers Deciding and the fields tagged hash.
 func (s Settings) Snapshot() snapshot.Settings {
 	var others strings.Builder
-	for _, v := range s.variables() {
+	for _, v := range variablesIn(&s) {
 		if v.tag.Get("hash") == "true" {
 			fmt.Fprintf(&others, "%s=%q\n", v.Name, fmt.Sprint(v.field.Interface()))
 		}

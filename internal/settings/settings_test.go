@@ -101,7 +101,7 @@ func TestTags(t *testing.T) {
 	t.Parallel()
 	groups := []string{GroupNATS, GroupRedis, GroupLimits, GroupSlack, GroupWorker, GroupAdmin}
 	holdsSecret := regexp.MustCompile(`_URL$|_TOKEN$|_KEY$|_(CREDS|NKEY)_FILE$`)
-	for _, v := range new(Settings).variables() {
+	for _, v := range variablesIn(&Settings{}) {
 		if v.Default != "" {
 			if err := v.parse(v.Default); err != nil {
 				t.Errorf("%s: the default %s", v.Name, err)
@@ -136,7 +136,7 @@ func TestRangesAreThoseOfTheirUsers(t *testing.T) {
 		"EVENT_MAX_BYTES": fmt.Sprint("1..", LargestEvent),
 		"DIGEST_INTERVAL": fmt.Sprintf("0|1m..%dh", int(digest.MaxInterval.Hours())),
 	}
-	for _, v := range new(Settings).variables() {
+	for _, v := range variablesIn(&Settings{}) {
 		if text, found := want[v.Name]; found && v.tag.Get("range") != text {
 			t.Errorf("%s: range %s, expected %s", v.Name, v.tag.Get("range"), text)
 		}

@@ -22,7 +22,7 @@ func (l *loader) checkTogether() {
 	if l.set["NATS_CREDS_FILE"] && l.set["NATS_NKEY_FILE"] {
 		l.problem("NATS_NKEY_FILE", "is set, and so is NATS_CREDS_FILE; expected only one of them")
 	}
-	if l.valid("LIMIT_RESERVE", "LIMIT_GLOBAL", "LIMIT_CATEGORY", "LIMIT_OVERRIDES", "LIMIT_GROUP", "LIMIT_GROUP_OVERRIDES") {
+	if l.valid("LIMIT_RESERVE", "LIMIT_GLOBAL") {
 		l.invalid("LIMIT_RESERVE", s.Store.Limits.CheckReserve())
 	}
 	for name := range s.Store.Limits.Overrides.All() {

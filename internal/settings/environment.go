@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"reflect"
@@ -34,7 +35,7 @@ type loader struct {
 func newLoader(needs []string) *loader {
 	s := &Settings{}
 	l := &loader{
-		settings: s, variables: s.variables(), problems: &Problems{},
+		settings: s, variables: variablesIn(s), problems: &Problems{},
 		need: map[string]bool{}, set: map[string]bool{}, bad: map[string]bool{},
 	}
 	for _, v := range l.variables {
@@ -171,12 +172,19 @@ func (l *loader) invalid(name string, err error) {
 func (l *loader) finish() (Settings, error) {
 	l.checkTogether()
 	if err := l.problems.Err(); err != nil {
+		slices.SortStableFunc(l.problems.lines, func(a, b string) int { return cmp.Compare(l.place(a), l.place(b)) })
 		if client := l.settings.Store.Redis; client != nil {
 			_ = client.Close() // nothing was written through it
 		}
 		return Settings{}, err
 	}
 	return *l.settings, nil
+}
+
+// place returns the place among all settings of the one that a problem is about.
+func (l *loader) place(line string) int {
+	name, _, _ := strings.Cut(line, ": ")
+	return slices.IndexFunc(l.variables, func(v variable) bool { return name == v.Name || name == v.Name+"_FILE" })
 }
 
 // IsSet reports whether a variable is set, directly or through its _FILE variant.

@@ -174,12 +174,13 @@ func TestNeeds(t *testing.T) {
 		{[]string{GroupAdmin}, []string{"ADMIN_TOKEN"}},
 		{[]string{GroupNATS}, []string{"NATS_SUBJECT", "NATS_TLS_CERT"}},
 		{[]string{GroupRedis}, []string{"REDIS_NAMESPACE"}},
-		{[]string{GroupLimits}, []string{"LIMIT_CATEGORY"}},
-		{[]string{GroupRedis, GroupLimits, "SLACK_ROUTES"}, []string{"REDIS_NAMESPACE", "LIMIT_CATEGORY", "SLACK_ROUTES"}},
-		{[]string{GroupSlack}, []string{"SLACK_BOT_TOKEN_FILE", "SLACK_ROUTES", "SLACK_CHANNEL"}},
+		{[]string{GroupLimits}, []string{"LIMIT_CATEGORY", "LIMIT_RESERVE"}},
+		{[]string{GroupRedis, GroupLimits, "SLACK_ROUTES"}, []string{"REDIS_NAMESPACE", "LIMIT_CATEGORY", "LIMIT_RESERVE", "SLACK_ROUTES"}},
+		{[]string{GroupSlack}, []string{"SLACK_BOT_TOKEN_FILE", "SLACK_CHANNEL", "SLACK_ROUTES"}},
 		{[]string{GroupWorker}, []string{"BATCH_SIZE"}},
-		{[]string{"LIMIT_RESERVE", "LIMIT_GLOBAL"}, nil}, // the category's limit is not needed
-		{nil, []string{"NATS_SUBJECT", "NATS_TLS_CERT", "REDIS_NAMESPACE", "LIMIT_CATEGORY", "SLACK_BOT_TOKEN_FILE", "SLACK_ROUTES", "BATCH_SIZE", "ADMIN_TOKEN", "SLACK_CHANNEL"}},
+		{[]string{"LIMIT_RESERVE", "LIMIT_GLOBAL"}, []string{"LIMIT_RESERVE"}},
+		{[]string{"LIMIT_RESERVE"}, nil}, // the global limit is not needed
+		{nil, []string{"NATS_SUBJECT", "NATS_TLS_CERT", "REDIS_NAMESPACE", "LIMIT_CATEGORY", "LIMIT_RESERVE", "SLACK_BOT_TOKEN_FILE", "SLACK_CHANNEL", "SLACK_ROUTES", "BATCH_SIZE", "ADMIN_TOKEN"}},
 	} {
 		s, err := loaded(t, test.needs...)
 		var wrong []string
