@@ -46,7 +46,7 @@ Example:
 				problems.Add("ADMIN_ADDR", "is empty, so there is no admin server to ask; expected host:port")
 				return problems
 			}
-			// Without a valid token the answer has no reasons, but says whether the worker is ready.
+			// Without a valid token the worker still reports whether it is ready, but not why.
 			with, _ := settings.Load("ADMIN_TOKEN")
 			return healthcheck(ctx, s.AdminAddr, with.AdminToken, cmd.Root().Writer)
 		},

@@ -24,7 +24,7 @@ const (
 	newPassword = "hunter2new"
 )
 
-// natsWorker is a worker whose server requires a password.
+// natsWorker is a worker, and its server with a password.
 type natsWorker struct {
 	*app
 	server *devstack.NATS

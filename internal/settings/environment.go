@@ -31,7 +31,7 @@ type loader struct {
 	bad       map[string]bool // variables with a problem
 }
 
-// newLoader needs groups and variables by name, or all settings if there are none.
+// newLoader returns a loader of these groups and variables, or of all settings if needs is empty.
 func newLoader(needs []string) *loader {
 	s := &Settings{}
 	l := &loader{
@@ -39,7 +39,8 @@ func newLoader(needs []string) *loader {
 		need: map[string]bool{}, set: map[string]bool{}, bad: map[string]bool{},
 	}
 	for _, v := range l.variables {
-		l.need[v.Name] = len(needs) == 0 || slices.Contains(needs, v.Name) || slices.Contains(needs, v.tag.Get("group"))
+		group := v.tag.Get("group")
+		l.need[v.Name] = len(needs) == 0 || slices.Contains(needs, v.Name) || slices.Contains(needs, group)
 	}
 	return l
 }
@@ -81,8 +82,8 @@ func (l *loader) readEnvironment(instead map[string]string) []Origin {
 	return origins
 }
 
-// read takes the text that envconfig has found, or that of the variable's file. An empty text counts as unset,
-// because docker-compose passes unset variables on as empty ones.
+// read takes the text that envconfig has found, or the content of the variable's file. An empty text counts as
+// unset, because docker-compose passes unset variables on as empty ones.
 func (l *loader) read(v variable, text string) Origin {
 	origin := Origin{Name: v.Name, Source: FromEnvironment, secret: v.tag.Get("secret")}
 	if path := os.Getenv(v.Name + "_FILE"); path != "" {
@@ -115,15 +116,15 @@ func (l *loader) read(v variable, text string) Origin {
 	return origin
 }
 
-// unreadable adds a problem of a setting whose text is unknown.
+// unreadable adds a problem of a setting with an unknown text.
 func (l *loader) unreadable(v variable, name, format string, arguments ...any) {
 	l.set[v.Name], l.bad[v.Name] = true, true
 	l.problems.Add(name, format, arguments...)
 	_ = v.parse(v.Default)
 }
 
-// stripped removes a byte order mark, a line end and quotes around a text, and reports them: programs that read
-// env files differ in what they strip.
+// stripped removes a byte order mark, a line end and quotes around a text, and reports them, because not every
+// program that reads env files strips them.
 func (l *loader) stripped(name, text string) string {
 	if rest, found := strings.CutPrefix(text, "\ufeff"); found {
 		l.problem(name, "begins with a byte order mark, which is invisible; save the file as UTF-8 without it")
@@ -150,8 +151,8 @@ func (l *loader) take(v variable, text string) {
 	switch _, ofFile := err.(fileError); {
 	case err == nil:
 	case v.tag.Get("secret") == "" && looksSecret(text) && !ofFile:
-		l.problem(v.Name, "looks like a secret or a URL, so it is not shown; a bot token is for SLACK_BOT_TOKEN, "+
-			"a webhook for SLACK_WEBHOOK_URL")
+		l.problem(v.Name, "looks like a secret or a URL, so it is not shown; "+
+			"a bot token is for SLACK_BOT_TOKEN, a webhook for SLACK_WEBHOOK_URL")
 	default:
 		l.invalid(v.Name, err)
 	}
@@ -172,7 +173,9 @@ func (l *loader) invalid(name string, err error) {
 func (l *loader) finish() (Settings, error) {
 	l.checkTogether()
 	if err := l.problems.Err(); err != nil {
-		slices.SortStableFunc(l.problems.lines, func(a, b string) int { return cmp.Compare(l.place(a), l.place(b)) })
+		slices.SortStableFunc(l.problems.lines, func(a, b string) int {
+			return cmp.Compare(l.place(a), l.place(b))
+		})
 		if client := l.settings.Store.Redis; client != nil {
 			_ = client.Close() // nothing was written through it
 		}
@@ -181,7 +184,7 @@ func (l *loader) finish() (Settings, error) {
 	return *l.settings, nil
 }
 
-// place returns the place among all settings of the one that a problem is about.
+// place returns the position of a problem's setting in the list of all settings.
 func (l *loader) place(line string) int {
 	name, _, _ := strings.Cut(line, ": ")
 	return slices.IndexFunc(l.variables, func(v variable) bool { return name == v.Name || name == v.Name+"_FILE" })
@@ -226,8 +229,8 @@ func (o Origin) Shown() string {
 	return term.Printable(shown)
 }
 
-// othersMayUse are the permissions to read and write for those who are neither owner nor in the group. A group
-// may be how a secret gets to a user that owns no files, as with fsGroup in Kubernetes.
+// othersMayUse are the permissions of users who are neither owner nor in the group, to read and to write. The
+// group is allowed, because a secret may reach a user through it (fsGroup in Kubernetes).
 const othersMayUse = 0o006
 
 // exposed describes the secret files that others may use.

@@ -52,7 +52,7 @@ func TestEmptyMeansDefault(t *testing.T) {
 	}
 }
 
-// content returns a valid text for a setting. Settings that are paths have none in common.
+// content returns a valid text for a setting, or "" for the path of a file.
 func content(v Variable) string {
 	switch v.Name {
 	case "SLACK_CHANNEL", "DIGEST_CHANNEL":
@@ -67,7 +67,7 @@ func content(v Variable) string {
 	return v.Default
 }
 
-// Each variable may come from its file, whose line end is no part of the value, and not from both.
+// Each variable may come from its file, without the last line end, and not from both.
 func TestEveryVariableMayBeInAFile(t *testing.T) {
 	folder := t.TempDir()
 	want := map[string]string{}

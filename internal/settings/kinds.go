@@ -23,7 +23,7 @@ import (
 	"notifier/internal/status/config"
 )
 
-// parse converts a text into the field. Errors follow the variable's name. If the setting's secret tag is set,
+// parse converts a text into the field. Errors follow the variable's name. If the setting has the tag secret,
 // they quote nothing.
 func (v variable) parse(text string) (err error) {
 	if text == "" && v.Default == "" { // unset
@@ -105,7 +105,7 @@ func (v variable) duration(text string) error {
 	return fmt.Errorf("%q, expected %sa duration from %s to %s in h, m, s or ms", text, zero, least, most)
 }
 
-// kinds are the checks of texts. Those of secrets quote nothing.
+// kinds are the checks of texts. Errors about a secret quote nothing.
 var kinds = map[string]func(string) error{
 	"name": func(text string) error {
 		if !isName(text) {
@@ -221,7 +221,8 @@ func parseSubject(text string) (event.Pattern, error) {
 	case strings.ContainsAny(text, ",;"):
 		err = fmt.Errorf("%q looks like several subjects, expected one", text)
 	case strings.TrimLeft(text, "*.") == ">":
-		err = fmt.Errorf("%q takes every subject, also those of dead letters; expected a prefix, such as notify.>", text)
+		err = fmt.Errorf(
+			"%q takes every subject, also those of dead letters; expected a prefix, such as notify.>", text)
 	}
 	return subject, err
 }
@@ -243,8 +244,8 @@ func checkSubject(text string) error {
 	return nil
 }
 
-// IsSubject reports whether a text is a subject to publish to, or a prefix of one: at most 200 bytes of printable
-// ASCII, without wildcards, empty tokens and a leading $.
+// IsSubject reports whether a text is a subject to publish to, or a prefix of one: at most 200 bytes of
+// printable ASCII, without wildcards, empty tokens and a leading $.
 func IsSubject(text string) bool {
 	if text == "" || len(text) > maxSubjectPart || text[0] == '$' {
 		return false
@@ -312,8 +313,10 @@ func checkRedis(raw string) error {
 		return nil
 	case strings.ContainsAny(parsed.Host, ",;"):
 		return errors.New("has several servers before its first parameter, expected one")
-	case parsed.Query().Has("addr") && !parsed.Query().Has("master_name") && strings.Trim(parsed.Path, "/0") != "":
-		return errors.New("names a database and, with addr=, a Cluster, which has database 0 alone; expected no database")
+	case parsed.Query().Has("addr") && !parsed.Query().Has("master_name") &&
+		strings.Trim(parsed.Path, "/0") != "":
+		return errors.New(
+			"names a database and, with addr=, a Cluster, which has database 0 alone; expected no database")
 	}
 	return nil
 }
@@ -330,8 +333,8 @@ func escaping(raw string) string {
 
 var notOfBots = regexp.MustCompile(`(?i)^(https?://|hooks\.slack\.com|xapp-|xoxe|xox[cds]-|slack_bot_token=)`)
 
-// checkBotToken rejects what is certainly no bot token. One of a user (xoxp-) can post. One of token rotation
-// (xoxe.xoxb-) may have expired, and Slack says so.
+// checkBotToken rejects other secrets. A user's token (xoxp-) can post. A token of token rotation (xoxe.xoxb-)
+// may have expired, and Slack says so.
 func checkBotToken(token string) error {
 	switch {
 	case !isASCII(token):
@@ -387,7 +390,8 @@ func checkChannel(channel string) error {
 	case strings.ContainsAny(channel, " \t\r\n,;"):
 		return fmt.Errorf("%q, expected one channel such as C0123 or #alerts, without white space", channel)
 	case strings.HasPrefix(channel, "@") || userID.MatchString(channel):
-		return fmt.Errorf("%q names a person, expected a channel ID such as C0123 or a name such as #alerts", channel)
+		return fmt.Errorf(
+			"%q names a person, expected a channel ID such as C0123 or a name such as #alerts", channel)
 	}
 	return nil
 }
@@ -411,8 +415,8 @@ const (
 
 func checkAdminToken(token string) error {
 	if len(token) < minAdminToken || len(token) > maxAdminToken || !isASCII(token) {
-		return fmt.Errorf("is too short or too long, or contains white space or a character that no header can have; "+
-			"expected %d to %d printable ASCII characters, such as those of: openssl rand -hex 32",
+		return fmt.Errorf("is too short or too long, or contains white space or a character that no header can "+
+			"have; expected %d to %d printable ASCII characters, such as those of: openssl rand -hex 32",
 			minAdminToken, maxAdminToken)
 	}
 	return nil

@@ -16,7 +16,7 @@ const NATSTimeout = 5 * time.Second
 // permission for _INBOX would include the inboxes of all other clients.
 const PublisherInbox = "_INBOX_publisher"
 
-// IsInboxPrefix reports whether an inbox can be below a subject: it has no wildcards and no empty tokens.
+// IsInboxPrefix reports whether an inbox can be below a subject.
 func IsInboxPrefix(subject string) bool { return IsSubject(subject) }
 
 // Servers lists the servers without users, passwords and tokens.

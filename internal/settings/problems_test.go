@@ -1,12 +1,14 @@
 package settings
 
 import (
+	"crypto/tls"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nkeys"
+	"github.com/redis/go-redis/v9"
 
 	"notifier/test/kit"
 )
@@ -310,6 +312,11 @@ func TestCertificates(t *testing.T) {
 				kit.Check(t, err)
 				if s.NATS.HasCertificate() != (server == "NATS") {
 					t.Errorf("%s: HasCertificate is %t", server, s.NATS.HasCertificate())
+				}
+				config := s.Store.Redis.(*redis.Client).Options().TLSConfig
+				has := len(config.Certificates) == 1 && config.RootCAs != nil
+				if has != (server == "REDIS") || config.MinVersion < tls.VersionTLS12 {
+					t.Errorf("%s: the client of Redis has the certificates: %t", server, has)
 				}
 				continue
 			}

@@ -5,7 +5,7 @@
 //
 //	envconfig  the variable
 //	default    the text that an unset variable stands for
-//	group      what it belongs to; commands name groups in Load
+//	group      the group, which commands name in Load
 //	range      bounds of a number or duration, "1..256"; "0|1m..24h" allows zero, too
 //	enum       the words of a choice; a bool is true for the second one
 //	kind       the check of a text, see kinds.go
@@ -84,7 +84,7 @@ type Settings struct {
 	LogConsole      bool          `envconfig:"LOG_FORMAT" default:"json" enum:"json,console" group:"worker"`
 
 	Exposed []string // secret files that other users may read or write; one sentence each
-	Unknown []string // variables that begin like a setting and are none; one sentence each, 20 at most
+	Unknown []string // variables that only resemble a setting; one sentence each, 20 at most
 }
 
 // NATS holds the settings of a NATS client.
@@ -98,8 +98,8 @@ type NATS struct {
 	StreamBytes int64  `envconfig:"NATS_STREAM_MAX_BYTES" default:"0" range:"0..1125899906842624" group:"nats"`
 	Consumer    string `envconfig:"NATS_CONSUMER" default:"notifier" kind:"name" group:"nats" hash:"true"`
 
-	// Replicas counts those of the streams that a worker creates. Zero means three in a cluster of three servers
-	// or more, else one.
+	// Replicas is the number of replicas of a new stream. Zero means three in a cluster of three servers or more,
+	// else one.
 	Replicas int `envconfig:"NATS_REPLICAS" default:"0" range:"0..5" group:"nats"`
 
 	Creds string `envconfig:"NATS_CREDS_FILE" kind:"creds" group:"nats" secret:"file"`
@@ -121,7 +121,7 @@ type Store struct {
 	Guard  *ratelimit.Guard      // guards Redis; nil for a command
 	Limits ratelimit.Rules       // see limitSettings
 
-	// Dedupe is how long an id that was sent is not sent again.
+	// Dedupe bounds the time for which an id that was sent is not sent again.
 	Dedupe time.Duration `envconfig:"DEDUPE_WINDOW" default:"24h" range:"1s..744h" group:"limits"`
 }
 
@@ -182,8 +182,8 @@ func Variables() []Variable {
 }
 
 // Load reads and checks the settings that a command needs: groups, or single variables by name. Without needs
-// it loads all. Other settings have their defaults; their variables and files are not read, and their problems
-// not reported. Errors are *Problems. If GroupRedis is loaded, the caller closes Store.Redis.
+// it loads all. Other settings have their defaults: Load neither opens their files nor reports their problems.
+// Errors are *Problems. If GroupRedis is loaded, the caller closes Store.Redis.
 func Load(needs ...string) (Settings, error) {
 	if len(needs) == 0 {
 		s, _, err := LoadWithOrigins()
@@ -240,7 +240,7 @@ func (s Settings) Deciding() config.Deciding {
 	}
 }
 
-// Snapshot returns the settings for a replica's snapshot. Its hash covers Deciding and the fields tagged hash.
+// Snapshot returns the settings for a replica's snapshot. The hash covers Deciding and the fields tagged hash.
 func (s Settings) Snapshot() snapshot.Settings {
 	var others strings.Builder
 	for _, v := range variablesIn(&s) {

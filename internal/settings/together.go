@@ -12,8 +12,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// checkTogether derives what depends on several settings, and checks them together. Each check runs if all of
-// its settings are needed and have no problem of their own.
+// checkTogether checks settings that depend on each other, and derives values. Each check runs only if all of its
+// settings are needed and have no problem of their own.
 func (l *loader) checkTogether() {
 	s := l.settings
 	l.checkSlack()
@@ -131,7 +131,7 @@ func (l *loader) checkOutputs() {
 	}
 }
 
-// openRedis opens the client of a worker if the worker's settings are needed, else that of a command.
+// openRedis opens a worker's client if the worker's settings are needed, else a command's.
 func (l *loader) openRedis() {
 	s := &l.settings.Store
 	if !l.valid("REDIS_URL", "REDIS_TLS_CA", "REDIS_TLS_CERT", "REDIS_TLS_KEY") {

@@ -17,14 +17,14 @@ const (
 )
 
 var (
-	// own matches names that notifier alone has, so an unknown one is a mistake however far it is from a setting.
+	// own matches names that notifier alone has, so an unknown one is a mistake, however far from a setting.
 	own = regexp.MustCompile(`^(LIMIT|DEDUPE|DEAD_LETTER|DIGEST|DROPPED)_`)
-	// foreign matches names that orchestrators derive from services, and those of Slack's other tokens.
+	// foreign matches names that orchestrators derive from services, and Slack's other tokens.
 	foreign = regexp.MustCompile(`_PORT(_|$)|_SERVICE_HOST$|_ENV_|^SLACK_(APP|USER)_TOKEN`)
 )
 
-// unknownVariables describes variables of the environment that begin like a setting and are none. It shows no
-// value. An empty variable counts as unset.
+// unknownVariables describes variables of the environment that only resemble a setting. It shows no value. An
+// empty variable counts as unset.
 func unknownVariables() []string {
 	var list []string
 	known := Variables()
@@ -43,8 +43,8 @@ func unknownVariables() []string {
 	return list
 }
 
-// nearestSetting reports whether a name that is no setting looks like one, and returns the nearest one that
-// begins with the same word, or "".
+// nearestSetting reports whether a name is a setting's, misspelt, and returns the nearest setting that begins with
+// the same word, or "".
 func nearestSetting(name string, known []Variable) (nearest string, similar bool) {
 	base, ofFile := strings.CutSuffix(strings.TrimPrefix(strings.ToUpper(name), "NOTIFIER_"), "_FILE")
 	first, rest, _ := strings.Cut(base, "_")
