@@ -355,7 +355,7 @@ func checkWebhook(raw string) error {
 	case strings.HasPrefix(raw, "xox"):
 		return errors.New("is a token; expected a webhook URL, a bot token is for SLACK_BOT_TOKEN")
 	case !slackout.IsHTTP(raw):
-		return errors.New("is not a webhook URL; expected https://hooks.slack.com/services/...")
+		return errors.New("is not a webhook URL; expected one that begins with https://hooks.slack.com/services/")
 	}
 	return nil
 }

@@ -216,7 +216,7 @@ func TestProblemsOfSeveral(t *testing.T) {
 		},
 		"a webhook needs no channel": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "hooks.slack.com", "SLACK_CHANNEL": ""},
-			"SLACK_WEBHOOK_URL: is not a webhook URL; expected https://hooks.slack.com/services/...",
+			"SLACK_WEBHOOK_URL: is not a webhook URL; expected one that begins with https://hooks.slack.com/services/",
 		},
 		"a token in the place of a webhook": {
 			map[string]string{"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "xoxb-hunter2", "SLACK_CHANNEL": ""},
