@@ -75,17 +75,14 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 	defer func() { err = errors.Join(err, servers.close()) }()
 	report("NATS, Redis and a fake Slack are running, all in this process.")
 
-	env := settings.Default()
-	servers.configure(&env)
-	env.AdminAddr, env.SlackPace = "", "off" // at Slack's pace it would take minutes
+	texts := servers.settings()
+	texts["ADMIN_ADDR"], texts["SLACK_PACE"] = "", "off" // at Slack's pace it would take minutes
 	app.SilenceRedis()
 	workers := make([]settings.Settings, demoWorkers)
-	problems := &settings.Problems{}
 	for i := range workers {
-		workers[i] = settings.Parse(env, problems)
-	}
-	if err := problems.Err(); err != nil {
-		return err
+		if workers[i], err = settings.From(texts); err != nil {
+			return err
+		}
 	}
 	limits := workers[0].Store.Limits
 	report(
@@ -103,7 +100,7 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 
 	started := time.Now()
 	total := len(demoCategories) * demoEach
-	if err := publishBurst(ctx, servers.nats.URL(), env.NATSStream); err != nil {
+	if err := publishBurst(ctx, servers.nats.URL(), workers[0].NATS.Stream); err != nil {
 		return interruption(ctx, err)
 	}
 	report("%d events were published: %d categories, %d each.", total, len(demoCategories), demoEach)

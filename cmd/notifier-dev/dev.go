@@ -49,21 +49,22 @@ func runDev(ctx context.Context, out, errOut io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, servers.close()) }()
 
-	problems := &settings.Problems{}
-	env := settings.Read(problems)
-	wanted := env
-	servers.configure(&env)
-	if env.AdminAddr != "" {
-		env.AdminAddr = devstack.FreeAddr(env.AdminAddr)
+	instead := servers.settings()
+	if settings.IsSet("SLACK_CHANNEL") {
+		delete(instead, "SLACK_CHANNEL")
 	}
 	if !settings.IsSet("LOG_FORMAT") {
-		env.LogFormat = "console"
+		instead["LOG_FORMAT"] = "console"
 	}
-	s := settings.Parse(env, problems)
-	if err := problems.Err(); err != nil {
+	s, err := settings.LoadWith(instead)
+	if err != nil {
 		return err
 	}
-	if err := printAddresses(out, servers, s, wanted); err != nil {
+	wantedAddr := s.AdminAddr
+	if wantedAddr != "" {
+		s.AdminAddr = devstack.FreeAddr(wantedAddr)
+	}
+	if err := printAddresses(out, servers, s, wantedAddr); err != nil {
 		return err
 	}
 	log, stopLog := app.NewLog(out, errOut, s.LogLevel, s.LogConsole)
@@ -77,7 +78,7 @@ func printAddresses(
 	out io.Writer,
 	servers devServers,
 	s settings.Settings,
-	wanted settings.Environment,
+	wantedAddr string,
 ) error {
 	taken := func(got, wanted string) string {
 		_, gotPort, _ := net.SplitHostPort(got)
@@ -89,15 +90,15 @@ func printAddresses(
 	}
 	page, health := "none, ADMIN_ADDR is empty", "none, ADMIN_ADDR is empty"
 	if s.AdminAddr != "" {
-		page = "http://" + s.AdminAddr + taken(s.AdminAddr, wanted.AdminAddr)
-		health = "http://" + s.AdminAddr + "/readyz" + taken(s.AdminAddr, wanted.AdminAddr)
+		page = "http://" + s.AdminAddr + taken(s.AdminAddr, wantedAddr)
+		health = "http://" + s.AdminAddr + "/readyz" + taken(s.AdminAddr, wantedAddr)
 	}
 	publish := "notifier publish"
 	exports := ""
-	if servers.nats.URL() != wanted.NATSURL {
+	if settings.IsSet("NATS_URL") || servers.nats.Addr() != devNATSAddr {
 		exports += " NATS_URL=" + servers.nats.URL()
 	}
-	if servers.redis.URL() != wanted.RedisURL { // else status and mute would reach another deployment's
+	if settings.IsSet("REDIS_URL") || servers.redis.Addr() != devRedisAddr { // status and mute must not reach another's
 		exports += " REDIS_URL=" + servers.redis.URL()
 	}
 	if exports != "" {

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"notifier/internal/devstack"
-	"notifier/internal/settings"
 )
 
 // devServers are the servers that demo and dev start in this process.
@@ -59,16 +58,13 @@ func (s devServers) close() error {
 	return errors.Join(errs...)
 }
 
-// configure makes a worker use these servers, which have no TLS and no users.
-func (s devServers) configure(env *settings.Environment) {
-	env.NATSURL, env.NATSMode = s.nats.URL(), ""
-	env.NATSCredsFile, env.NATSNKeyFile = "", ""
-	env.NATSTLSCA, env.NATSTLSCert, env.NATSTLSKey = "", "", ""
-	env.RedisURL = s.redis.URL()
-	env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey = "", "", ""
-	env.SlackBotToken, env.SlackWebhookURL = devToken, ""
-	env.SlackAPIURL = s.slack.APIURL()
-	if env.SlackChannel == "" {
-		env.SlackChannel = devChannel
+// settings returns the texts with which a worker uses these servers, which have no TLS and no users.
+func (s devServers) settings() map[string]string {
+	return map[string]string{
+		"NATS_URL": s.nats.URL(), "NATS_CREDS_FILE": "", "NATS_NKEY_FILE": "",
+		"NATS_TLS_CA": "", "NATS_TLS_CERT": "", "NATS_TLS_KEY": "",
+		"REDIS_URL": s.redis.URL(), "REDIS_TLS_CA": "", "REDIS_TLS_CERT": "", "REDIS_TLS_KEY": "",
+		"SLACK_BOT_TOKEN": devToken, "SLACK_WEBHOOK_URL": "", "SLACK_API_URL": s.slack.APIURL(),
+		"SLACK_CHANNEL": devChannel,
 	}
 }

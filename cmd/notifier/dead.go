@@ -42,9 +42,6 @@ Example:
    notifier dead list`,
 		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if cmd.Args().Present() {
-				return cmdline.Usage(cmd, cmdline.UnknownCommand(cmd, cmd.Args().First()))
-			}
 			return listLetters(ctx, cmd, deadSelection{limit: listedLetters})
 		},
 	}
@@ -60,9 +57,6 @@ Example:
    notifier dead list -reason unroutable -category deploys`,
 		Flags: deadFlags(&cli.IntFlag{Name: "n", Value: listedLetters, Usage: "show the newest `N`"}),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmdline.NoArguments(cmd); err != nil {
-				return err
-			}
 			selection, err := parseSelection(cmd)
 			if err != nil {
 				return err

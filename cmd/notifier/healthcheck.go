@@ -45,9 +45,11 @@ func runHealthcheck(ctx context.Context, cmd *cli.Command) error {
 	if s.AdminAddr == "" {
 		return &cmdline.UsageError{Text: "ADMIN_ADDR: is empty, so there is no admin server; expected host:port"}
 	}
+	// Without a valid token the worker still reports whether it is ready, but not why.
+	with, _ := settings.Load("ADMIN_TOKEN")
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
-	code, text, err := readiness(ctx, s.AdminAddr, s.AdminToken)
+	code, text, err := readiness(ctx, s.AdminAddr, with.AdminToken)
 	switch {
 	case err != nil:
 		return fmt.Errorf("no reply from %s: %w", s.AdminAddr, err)

@@ -20,7 +20,7 @@ import (
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
-		"internal/cached", "internal/denial", "internal/devstack/embedded", "internal/term/suggest",
+		"internal/cached", "internal/denial", "internal/devstack/embedded",
 		"internal/consume/streams", "internal/consume/wait",
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},

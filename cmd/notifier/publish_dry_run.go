@@ -24,7 +24,7 @@ import (
 // nothing.
 func dryRun(ctx context.Context, p publication, cmd *cli.Command) error {
 	s, err := settings.Load(
-		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_ROUTES", "SLACK_MARKUP")
+		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_CHANNEL", "SLACK_ROUTES", "SLACK_MARKUP")
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 // TestRandomCommandLines: whatever is typed, the exit code is one of the three, and no command line panics.
 func TestRandomCommandLines(t *testing.T) {
-	t.Setenv("NATS_MODE", "nonsense") // nothing is started or connected
+	t.Setenv("NATS_SUBJECT", "nonsense") // nothing is started or connected
 	t.Setenv("ADMIN_ADDR", "nonsense")
 	words := rapid.SampledFrom([]string{
 		"serve", "publish", "healthcheck", "version", "errors", "-n", "-n=3", "-wait", "-id", "--id=x", "-json", "-json=no", "-",

@@ -52,10 +52,10 @@ func serve(ctx context.Context, s settings.Settings, log *zap.Logger) error {
 		zap.Int("limit_group_overrides", len(limits.GroupOverrides)), zap.Int("limit_reserve", limits.Reserved()),
 		zap.String("subject", s.NATS.Pattern.String()))
 	for _, file := range s.Exposed {
-		log.Warn("a secret file can be used by others", zap.Stringer("file", file))
+		log.Warn("a secret file can be used by others", zap.String("file", file))
 	}
 	for _, variable := range s.Unknown {
-		log.Warn("a variable looks like a setting", zap.Stringer("variable", variable))
+		log.Warn("a variable looks like a setting", zap.String("variable", variable))
 	}
 	if err := app.Run(ctx, s, log, nil); err != nil {
 		log.Error("stopped", zap.Error(err))

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // servers starts NATS, Redis and Slack, and returns settings of a worker for them.
-func servers(t *testing.T, change func(env *settings.Environment)) settings.Settings {
+func servers(t *testing.T, change func(env map[string]string)) settings.Settings {
 	t.Helper()
 	nats, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	kit.Check(t, err)
@@ -35,13 +35,12 @@ func servers(t *testing.T, change func(env *settings.Environment)) settings.Sett
 	slack, err := devstack.StartSlack("127.0.0.1:0")
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
-	env := settings.Default()
-	env.NATSURL, env.RedisURL, env.SlackAPIURL, env.AdminAddr = nats.URL(), redis.URL(), slack.APIURL(), "127.0.0.1:0"
-	env.SlackBotToken, env.SlackChannel = "xoxb-1", "C0123"
-	change(&env)
-	problems := &settings.Problems{}
-	s := settings.Parse(env, problems)
-	kit.Check(t, problems.Err())
+	env := map[string]string{}
+	env["NATS_URL"], env["REDIS_URL"], env["SLACK_API_URL"], env["ADMIN_ADDR"] = nats.URL(), redis.URL(), slack.APIURL(), "127.0.0.1:0"
+	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"] = "xoxb-1", "C0123"
+	change(env)
+	s, err := settings.From(env)
+	kit.Check(t, err)
 	return s
 }
 
@@ -61,7 +60,7 @@ func TestTeardown(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	s := servers(t, func(*settings.Environment) {})
+	s := servers(t, func(map[string]string) {})
 	go func() { ended <- Run(ctx, s, zap.New(core), nil) }()
 	kit.Eventually(t, "the worker has started", func() bool { return logs.FilterMessage("admin server listens").Len() > 0 })
 	cancel()
@@ -79,7 +78,7 @@ func TestFailedStart(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
 	// no address of this machine
-	s := servers(t, func(env *settings.Environment) { env.AdminAddr = "192.0.2.1:1" })
+	s := servers(t, func(env map[string]string) { env["ADMIN_ADDR"] = "192.0.2.1:1" })
 	if err := Run(t.Context(), s, zap.New(core), nil); err == nil || !strings.HasPrefix(err.Error(), "ADMIN_ADDR: ") {
 		t.Errorf("%v, expected an error that names the setting", err)
 	}

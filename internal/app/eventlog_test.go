@@ -12,14 +12,13 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"notifier/internal/consume/result"
-	"notifier/internal/settings"
 	"notifier/test/kit"
 )
 
 // LOG_LEVEL never silences the lines of events.
 func TestEventLinesAreWrittenAtEveryLevel(t *testing.T) {
 	var natsURL string
-	s := servers(t, func(env *settings.Environment) { natsURL, env.LimitCategory = env.NATSURL, "1/1h" })
+	s := servers(t, func(env map[string]string) { natsURL, env["LIMIT_CATEGORY"] = env["NATS_URL"], "1/1h" })
 	var out kit.Output
 	log, stopLog := NewLog(&out, io.Discard, zapcore.ErrorLevel, false)
 	var settled atomic.Int32

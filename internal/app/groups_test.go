@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/ratelimit"
-	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/test/kit"
 )
@@ -20,7 +19,7 @@ import (
 func TestGroupsAndReservesOfAWorker(t *testing.T) {
 	t.Parallel()
 	var natsURL string
-	s := servers(t, func(env *settings.Environment) { natsURL, env.SlackPace = env.NATSURL, "off" })
+	s := servers(t, func(env map[string]string) { natsURL, env["SLACK_PACE"] = env["NATS_URL"], "off" })
 	s.Store.Limits = kit.Rules("8/1h:1m", "5/1h:1m", "")
 	s.Store.Limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": kit.Rules("2/1h", "1/1h", "").Global}
 	s.Store.Limits.Reserve = map[string]int{"payments": 2}

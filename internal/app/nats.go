@@ -45,7 +45,7 @@ type link struct {
 // the user is waited for, and a lost connection is made again.
 func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 	l := &link{settings: s, log: log, failed: make(chan struct{})}
-	options := append(s.ReconnectOptions("notifier"),
+	options := append(s.WorkerOptions("notifier"),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.NoCallbacksAfterClientClose(), // a worker that stops is not disconnected; "stopped" is its last line
@@ -68,7 +68,7 @@ func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 		nats.ReconnectToServer(l.beforeReconnect),
 		nats.ErrorHandler(l.onError),
 	)
-	connection, err := s.Connect(s.ReconnectURL(), options...)
+	connection, err := s.Connect(s.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("NATS_URL: %w", err)
 	}
@@ -97,9 +97,6 @@ func (l *link) connected() {
 	l.mu.Lock()
 	l.latest, l.refused = nil, false
 	l.mu.Unlock()
-	if broken := l.settings.BrokenFiles(); broken != "" {
-		l.log.Warn("a file with a secret cannot be read again", zap.String("reason", broken))
-	}
 }
 
 // attemptFailed notes the reason of a failed attempt to connect.
@@ -143,7 +140,7 @@ func isRefusal(err error) bool {
 		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
 }
 
-// why returns the latest reason for having no connection, and names the files that could not be read again.
+// why returns the latest reason for having no connection.
 func (l *link) why() error {
 	// nats.go keeps the error of a server that was reached until another one is not reached.
 	reason := l.LastError()
@@ -158,9 +155,6 @@ func (l *link) why() error {
 	}
 	if isRefusal(reason) {
 		text = strings.ToLower(text)
-	}
-	if broken := l.settings.BrokenFiles(); broken != "" {
-		text += "; " + broken
 	}
 	return errors.New(text)
 }

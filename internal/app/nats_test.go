@@ -3,16 +3,12 @@ package app
 import (
 	"context"
 	"fmt"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nkeys"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -28,12 +24,11 @@ const (
 	newPassword = "hunter2new"
 )
 
-// natsWorker is a worker with NATS_URL in a file.
+// natsWorker is a worker, and its server with a password.
 type natsWorker struct {
 	*app
 	server *devstack.NATS
 	slack  *devstack.Slack
-	file   string
 	logs   *observer.ObservedLogs
 }
 
@@ -47,12 +42,10 @@ func startNATSWorker(t *testing.T, accepted, given string) *natsWorker {
 	slack, err := devstack.StartSlack("127.0.0.1:0")
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
-	w := &natsWorker{server: server, slack: slack, file: filepath.Join(t.TempDir(), "url")}
-	w.rotate(t, given)
-	t.Setenv("NATS_URL_FILE", w.file)
-	s := servers(t, func(env *settings.Environment) {
-		env.NATSURL, env.SlackAPIURL = w.url(given), slack.APIURL()
-		env.AdminAddr = ""
+	w := &natsWorker{server: server, slack: slack}
+	s := servers(t, func(env map[string]string) {
+		env["NATS_URL"], env["SLACK_API_URL"] = w.url(given), slack.APIURL()
+		env["ADMIN_ADDR"] = ""
 	})
 	core, logs := observer.New(zapcore.DebugLevel)
 	w.logs = logs
@@ -80,12 +73,6 @@ func (w *natsWorker) url(password string) string {
 	return "nats://notifier:" + password + "@" + w.server.Addr()
 }
 
-// rotate puts another password into the file.
-func (w *natsWorker) rotate(t *testing.T, password string) {
-	t.Helper()
-	kit.Check(t, os.WriteFile(w.file, []byte(w.url(password)+"\n"), 0o600))
-}
-
 // waitsFor waits until /readyz gives this reason.
 func (w *natsWorker) waitsFor(t *testing.T, reason string) {
 	t.Helper()
@@ -110,46 +97,38 @@ func (w *natsWorker) sends(t *testing.T, password string) {
 	kit.Eventually(t, "the event is sent", func() bool { return w.slack.Accepted() == before+1 })
 }
 
-// A password that is wrong at the start, or is changed later, is waited out: the file is read again for each
-// attempt. A broken or missing file is named, and the last URL is used.
-func TestPasswordFileIsReadAgain(t *testing.T) {
+// A worker that the server refuses waits until it is accepted, at the start and later, and never shows its password.
+func TestRefusedWorkerWaits(t *testing.T) {
+	t.Parallel()
 	w := startNATSWorker(t, newPassword, oldPassword)
 	w.waitsFor(t, "authorization violation")
 	if lines := w.logs.FilterMessage("nats not connected yet").All(); len(lines) != 1 || lines[0].ContextMap()["reason"] != "authorization violation" {
 		t.Errorf("lines %v, expected one with the reason", lines)
 	}
-	w.rotate(t, newPassword)
-	w.sends(t, newPassword)
-
-	kit.Check(t, w.server.Authorize("notifier", oldPassword))
-	w.waitsFor(t, "authorization violation")
-	kit.Check(t, os.WriteFile(w.file, []byte("nats://hunter2%zz"), 0o600))
-	w.waitsFor(t, "authorization violation; NATS_URL_FILE: "+w.file+": expected a list of NATS URLs; what was read before is still used")
-	w.rotate(t, oldPassword)
-	w.sends(t, oldPassword)
+	for range 2 {
+		kit.Check(t, w.server.Authorize("notifier", oldPassword))
+		w.sends(t, oldPassword)
+		kit.Check(t, w.server.Authorize("notifier", newPassword))
+		w.waitsFor(t, "authorization violation")
+	}
 	if n := w.logs.FilterMessage("nats error").Len(); n > 3 {
 		t.Errorf("%d lines about refusals, expected one for each outage", n)
 	}
-
-	kit.Check(t, os.Remove(w.file))
 	w.server.Stop()
 	w.waitsFor(t, "dial tcp "+w.server.Addr()+": connect: connection refused")
 	kit.Check(t, w.server.Start())
+	kit.Check(t, w.server.Authorize("notifier", oldPassword))
 	w.sends(t, oldPassword)
-	kit.Eventually(t, "the missing file is in the log", func() bool {
-		return w.logs.FilterMessage("a file with a secret cannot be read again").Len() > 0
-	})
 }
 
 // connected connects as a worker with these settings.
-func connected(t *testing.T, change func(*settings.Environment)) *link {
+func connected(t *testing.T, change func(map[string]string)) *link {
 	t.Helper()
-	env := settings.Default()
-	env.SlackBotToken, env.SlackChannel = "xoxb-1", "C0123"
-	change(&env)
-	problems := &settings.Problems{}
-	s := settings.Parse(env, problems)
-	kit.Check(t, problems.Err())
+	env := map[string]string{}
+	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"] = "xoxb-1", "C0123"
+	change(env)
+	s, err := settings.From(env)
+	kit.Check(t, err)
 	kit.Check(t, s.Store.Redis.Close())
 	l, err := connectWorker(s.NATS, zap.NewNop())
 	kit.Check(t, err)
@@ -162,45 +141,12 @@ func (l *link) eventually(t *testing.T, reason string) {
 	kit.Eventually(t, "the connection waits for "+reason, func() bool { return strings.Contains(l.why().Error(), reason) })
 }
 
-// seedFile writes the seed of a new user, and returns its public key.
-func seedFile(t *testing.T, path string) (public string) {
-	t.Helper()
-	pair, err := nkeys.CreateUser()
-	kit.Check(t, err)
-	seed, err := pair.Seed()
-	kit.Check(t, err)
-	kit.Check(t, os.WriteFile(path, seed, 0o600))
-	public, err = pair.PublicKey()
-	kit.Check(t, err)
-	return public
-}
-
-// A new seed is a new user: its public key has to be read again, too.
-func TestASeedIsReadAgain(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "seed")
-	first := seedFile(t, file)
-	server := kit.NATSServer(t, &natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: first}}})
-	port := server.Addr().(*net.TCPAddr).Port
-	l := connected(t, func(env *settings.Environment) { env.NATSURL, env.NATSNKeyFile = server.ClientURL(), file })
-	kit.Eventually(t, "connected", l.IsConnected)
-	server.Shutdown()
-	server.WaitForShutdown()
-	second := seedFile(t, file+".new")
-	kit.NATSServer(t, &natsserver.Options{Port: port, Nkeys: []*natsserver.NkeyUser{{Nkey: second}}})
-	l.eventually(t, "authorization violation")
-	kit.Check(t, os.WriteFile(file, []byte("hunter2"), 0o600))
-	l.eventually(t, "NATS_NKEY_FILE: "+file+" contains no user seed; what was read before is still used")
-	kit.Check(t, os.Rename(file+".new", file))
-	kit.Eventually(t, "connected", l.IsConnected)
-}
-
 // The latest failure is the reason, not the first one.
 func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	t.Parallel()
 	port, err := kit.FreePort()
 	kit.Check(t, err)
-	l := connected(t, func(env *settings.Environment) { env.NATSURL = fmt.Sprintf("nats://me:hunter2@127.0.0.1:%d", port) })
+	l := connected(t, func(env map[string]string) { env["NATS_URL"] = fmt.Sprintf("nats://me:hunter2@127.0.0.1:%d", port) })
 	l.eventually(t, "connection refused")
 	server := kit.NATSServer(t, &natsserver.Options{Port: port, Username: "you", Password: "other"})
 	l.eventually(t, "authorization violation")
@@ -216,8 +162,8 @@ func TestTwoStreamsOnOneServer(t *testing.T) {
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	for _, name := range []string{"NOTIFY", "ALERTS"} {
-		s := servers(t, func(env *settings.Environment) {
-			env.NATSURL, env.NATSStream, env.NATSSubject, env.AdminAddr = server.URL(), name, strings.ToLower(name)+".>", ""
+		s := servers(t, func(env map[string]string) {
+			env["NATS_URL"], env["NATS_STREAM"], env["NATS_SUBJECT"], env["ADMIN_ADDR"] = server.URL(), name, strings.ToLower(name)+".>", ""
 		})
 		log := zap.NewNop()
 		a := &app{settings: s, log: log, cleanups: cleanups{log: log}}
@@ -246,7 +192,7 @@ func TestTwoStreamsOnOneServer(t *testing.T) {
 // last line.
 func TestAWorkersOwnEndIsNoDisconnection(t *testing.T) {
 	t.Parallel()
-	s := servers(t, func(*settings.Environment) {})
+	s := servers(t, func(map[string]string) {})
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	core, logs := observer.New(zapcore.DebugLevel)
 	connection, err := connectWorker(s.NATS, zap.New(core))

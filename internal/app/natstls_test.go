@@ -11,7 +11,6 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
-	"notifier/internal/settings"
 	"notifier/test/kit"
 )
 
@@ -42,8 +41,8 @@ func TestTLSFirst(t *testing.T) {
 			t.Parallel()
 			server := tlsServer(t, 0, cert, key, first)
 			port := portOf(server)
-			l := connected(t, func(env *settings.Environment) {
-				env.NATSURL, env.NATSTLSCA = fmt.Sprintf("tls://127.0.0.1:%d", port), cert
+			l := connected(t, func(env map[string]string) {
+				env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("tls://127.0.0.1:%d", port), cert
 			})
 			kit.Eventually(t, "connected", l.IsConnected)
 			for _, next := range []bool{!first, first} {
@@ -61,9 +60,9 @@ func TestTLSFirstOfSomeServers(t *testing.T) {
 	t.Parallel()
 	cert, key := kit.Certificate(t)
 	servers := []*natsserver.Server{tlsServer(t, 0, cert, key, true), tlsServer(t, 0, cert, key, false)}
-	l := connected(t, func(env *settings.Environment) {
-		env.NATSURL = fmt.Sprintf("tls://127.0.0.1:%d,tls://127.0.0.1:%d", portOf(servers[0]), portOf(servers[1]))
-		env.NATSTLSCA = cert
+	l := connected(t, func(env map[string]string) {
+		env["NATS_URL"] = fmt.Sprintf("tls://127.0.0.1:%d,tls://127.0.0.1:%d", portOf(servers[0]), portOf(servers[1]))
+		env["NATS_TLS_CA"] = cert
 	})
 	kit.Eventually(t, "connected", l.IsConnected)
 	for i, first := range []bool{true, false} {
@@ -82,8 +81,8 @@ func TestTLSFirstThatComesLater(t *testing.T) {
 	cert, key := kit.Certificate(t)
 	port, err := kit.FreePort()
 	kit.Check(t, err)
-	l := connected(t, func(env *settings.Environment) {
-		env.NATSURL, env.NATSTLSCA = fmt.Sprintf("tls://127.0.0.1:%d", port), cert
+	l := connected(t, func(env map[string]string) {
+		env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("tls://127.0.0.1:%d", port), cert
 	})
 	l.eventually(t, "connection refused")
 	tlsServer(t, port, cert, key, true)
@@ -100,8 +99,8 @@ func TestTLSFirstThatRefusesTheUser(t *testing.T) {
 		TLS: true, TLSTimeout: 2, TLSHandshakeFirst: true, Username: "notifier", Password: "other",
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	})
-	l := connected(t, func(env *settings.Environment) {
-		env.NATSURL, env.NATSTLSCA = fmt.Sprintf("tls://notifier:hunter2@127.0.0.1:%d", portOf(server)), cert
+	l := connected(t, func(env map[string]string) {
+		env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("tls://notifier:hunter2@127.0.0.1:%d", portOf(server)), cert
 	})
 	l.eventually(t, "authorization violation")
 	kit.Check(t, server.ReloadOptions(&natsserver.Options{
@@ -117,7 +116,7 @@ func TestTLSFirstWithoutTLS(t *testing.T) {
 	t.Parallel()
 	cert, key := kit.Certificate(t)
 	server := tlsServer(t, 0, cert, key, true)
-	l := connected(t, func(env *settings.Environment) { env.NATSURL = fmt.Sprintf("nats://127.0.0.1:%d", portOf(server)) })
+	l := connected(t, func(env map[string]string) { env["NATS_URL"] = fmt.Sprintf("nats://127.0.0.1:%d", portOf(server)) })
 	l.eventually(t, "if it expects TLS first (handshake_first), use tls:// in NATS_URL")
 }
 
@@ -128,7 +127,7 @@ func TestALateGreetingIsWaitedFor(t *testing.T) {
 	cert, key := kit.Certificate(t)
 	server := tlsServer(t, 0, cert, key, false)
 	slow := slowly(t, server.Addr().String(), 700*time.Millisecond)
-	l := connected(t, func(env *settings.Environment) { env.NATSURL, env.NATSTLSCA = "tls://"+slow, cert })
+	l := connected(t, func(env map[string]string) { env["NATS_URL"], env["NATS_TLS_CA"] = "tls://"+slow, cert })
 	kit.Eventually(t, "connected", l.IsConnected)
 	once, err := l.settings.Connect(l.settings.URL, l.settings.OperatorOptions("test")...)
 	kit.Check(t, err)

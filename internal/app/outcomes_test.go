@@ -45,8 +45,8 @@ func runWorker(t *testing.T, s settings.Settings) *observer.ObservedLogs {
 func TestOutcomesOfAWorker(t *testing.T) {
 	t.Parallel()
 	var natsURL string
-	s := servers(t, func(env *settings.Environment) {
-		natsURL, env.LimitCategory, env.SlackPace = env.NATSURL, "1/1h", "off"
+	s := servers(t, func(env map[string]string) {
+		natsURL, env["LIMIT_CATEGORY"], env["SLACK_PACE"] = env["NATS_URL"], "1/1h", "off"
 	})
 	logs := runWorker(t, s)
 	js := kit.JetStream(t, natsURL)
@@ -105,7 +105,7 @@ func TestOutcomesOfAWorker(t *testing.T) {
 // A worker runs without recording if it would read records as events, and logs the reason.
 func TestNoOutcomes(t *testing.T) {
 	t.Parallel()
-	logs := runWorker(t, servers(t, func(env *settings.Environment) { env.NATSSubject = "notify-events.>" }))
+	logs := runWorker(t, servers(t, func(env map[string]string) { env["NATS_SUBJECT"] = "notify-events.>" }))
 	if n := logs.FilterMessage("outcomes are not recorded").Len(); n != 1 {
 		t.Errorf("%d lines, expected one", n)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"notifier/internal/buildinfo"
 	"notifier/internal/devstack"
-	"notifier/internal/settings"
 	"notifier/internal/snapshot"
 	"notifier/test/kit"
 )
@@ -25,9 +24,9 @@ func TestSnapshotOfARunningReplica(t *testing.T) {
 	kit.Check(t, err)
 	defer func() { _ = slack.Close() }()
 	natsURL := ""
-	s := servers(t, func(env *settings.Environment) {
-		natsURL = env.NATSURL
-		env.RedisURL, env.SlackAPIURL, env.AdminAddr = redis.URL(), slack.APIURL(), ""
+	s := servers(t, func(env map[string]string) {
+		natsURL = env["NATS_URL"]
+		env["REDIS_URL"], env["SLACK_API_URL"], env["ADMIN_ADDR"] = redis.URL(), slack.APIURL(), ""
 	})
 	log := zap.NewNop()
 	a := &app{settings: s, log: log, cleanups: cleanups{log: log}}

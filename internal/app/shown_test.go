@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +16,12 @@ import (
 )
 
 // parsed returns the settings of a worker with a changed environment.
-func parsed(t *testing.T, env settings.Environment, change func(env *settings.Environment)) settings.Settings {
+func parsed(t *testing.T, env map[string]string, change func(env map[string]string)) settings.Settings {
 	t.Helper()
-	change(&env)
-	problems := &settings.Problems{}
-	s := settings.Parse(env, problems)
-	kit.Check(t, problems.Err())
+	env = maps.Clone(env)
+	change(env)
+	s, err := settings.From(env)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = s.Store.Redis.Close() }) // a worker has closed it already
 	return s
 }
@@ -29,10 +30,10 @@ func parsed(t *testing.T, env settings.Environment, change func(env *settings.En
 // worker count, and a condition reports the difference.
 func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 	t.Parallel()
-	var env settings.Environment
-	first := servers(t, func(e *settings.Environment) { e.LimitGlobal = "7/1h"; env = *e })
-	second := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal = "9/1h" })
-	reader := parsed(t, env, func(e *settings.Environment) { e.LimitGlobal = "100/1h" })
+	var env map[string]string
+	first := servers(t, func(e map[string]string) { e["LIMIT_GLOBAL"] = "7/1h"; env = e })
+	second := parsed(t, env, func(e map[string]string) { e["LIMIT_GLOBAL"] = "9/1h" })
+	reader := parsed(t, env, func(e map[string]string) { e["LIMIT_GLOBAL"] = "100/1h" })
 	store, err := OpenStore(reader.Store, reader.Deciding())
 	kit.Check(t, err)
 	limitNow := func() string {
@@ -72,11 +73,11 @@ func TestTwoWorkersWithDifferentSettings(t *testing.T) {
 // TestNothingSecretIsShown: not even where the settings have secrets in every place that can have one.
 func TestNothingSecretIsShown(t *testing.T) {
 	const secret = "hunter2marker"
-	s := servers(t, func(e *settings.Environment) {
-		e.SlackBotToken, e.AdminToken = "xoxb-"+secret, secret+secret+secret
-		e.NATSURL = strings.Replace(e.NATSURL, "//", "//user:"+secret+"@", 1)
-		e.RedisURL = strings.Replace(e.RedisURL, "//", "//user:"+secret+"@", 1)
-		e.SlackAPIURL = strings.Replace(e.SlackAPIURL, "//", "//user:"+secret+"@", 1)
+	s := servers(t, func(e map[string]string) {
+		e["SLACK_BOT_TOKEN"], e["ADMIN_TOKEN"] = "xoxb-"+secret, secret+secret+secret
+		e["NATS_URL"] = strings.Replace(e["NATS_URL"], "//", "//user:"+secret+"@", 1)
+		e["REDIS_URL"] = strings.Replace(e["REDIS_URL"], "//", "//user:"+secret+"@", 1)
+		e["SLACK_API_URL"] = strings.Replace(e["SLACK_API_URL"], "//", "//user:"+secret+"@", 1)
 	})
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	text, err := json.Marshal(s.Snapshot())

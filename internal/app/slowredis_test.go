@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack"
-	"notifier/internal/settings"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -90,12 +89,12 @@ func (d distantRedis) test(t *testing.T) {
 		routes[i] = fmt.Sprintf("c%d=C%07d", i, i)
 	}
 	var natsURL string
-	s := servers(t, func(env *settings.Environment) {
-		natsURL, env.SlackAPIURL = env.NATSURL, slack.APIURL()
-		env.RedisURL = "redis://" + proxy.Addr + "/0" + d.parameters
-		env.SlackRoutes, env.SlackPace = strings.Join(routes, ","), "off"
-		env.LimitGlobal, env.LimitCategory = "100000/30m", "100000/30m"
-		env.SendConcurrency = fmt.Sprint(d.concurrency)
+	s := servers(t, func(env map[string]string) {
+		natsURL, env["SLACK_API_URL"] = env["NATS_URL"], slack.APIURL()
+		env["REDIS_URL"] = "redis://" + proxy.Addr + "/0" + d.parameters
+		env["SLACK_ROUTES"], env["SLACK_PACE"] = strings.Join(routes, ","), "off"
+		env["LIMIT_GLOBAL"], env["LIMIT_CATEGORY"] = "100000/30m", "100000/30m"
+		env["SEND_CONCURRENCY"] = fmt.Sprint(d.concurrency)
 	})
 	js := kit.JetStream(t, natsURL)
 	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{

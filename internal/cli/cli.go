@@ -135,14 +135,3 @@ func init() {
 		return strings.ReplaceAll(names, "--", "-") + "\t" + strings.TrimSuffix(text, " (default: 0)")
 	}
 }
-
-// NoArguments does nothing that Program does not do.
-func NoArguments(cmd *cli.Command) error { return checkArguments(context.Background(), cmd) }
-
-// UnknownCommand is the text of checkArguments.
-func UnknownCommand(_ *cli.Command, word string) string {
-	return fmt.Sprintf("unknown command %q", word)
-}
-
-// DidYouMean returns the suggestion to append to an error about an unknown name.
-func DidYouMean(name string) string { return fmt.Sprintf(" (did you mean %q?)", name) }

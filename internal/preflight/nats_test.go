@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
-	"notifier/internal/settings"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -28,7 +27,7 @@ func startNATS(t *testing.T) string {
 	return server.URL()
 }
 
-func at(url string) change { return func(env *settings.Environment) { env.NATSURL = url } }
+func at(url string) change { return func(env map[string]string) { env["NATS_URL"] = url } }
 
 // open is the warning about a server without users, which most tests have.
 const open = "nats"
@@ -163,7 +162,7 @@ func TestStreamsThatCannotBeCreated(t *testing.T) {
 			name:   stream, state: Fail, text: cannot + "nats: API error: code=400 err_code=10113 description=the account requires a stream to have max_bytes; set NATS_STREAM_MAX_BYTES",
 		},
 		"a size is given": {
-			limits: "max_bytes_required: true", change: func(env *settings.Environment) { env.NATSStreamMaxBytes = "1048576" },
+			limits: "max_bytes_required: true", change: func(env map[string]string) { env["NATS_STREAM_MAX_BYTES"] = "1048576" },
 			name: stream, state: OK, text: "the first worker creates it",
 		},
 		"one stream": {
@@ -183,7 +182,7 @@ func TestStreamsThatCannotBeCreated(t *testing.T) {
 			name:   "stream/NOTIFY_EVENTS", state: OK, text: "the first worker creates it",
 		},
 		"replicas": {
-			change: func(env *settings.Environment) { env.NATSReplicas = "3" },
+			change: func(env map[string]string) { env["NATS_REPLICAS"] = "3" },
 			name:   stream, state: Fail, text: cannot + "NATS_REPLICAS is 3 without a cluster; set it to 0",
 		},
 		"events of another stream": {
@@ -245,7 +244,7 @@ func TestOutputs(t *testing.T) {
 		kit.Check(t, err)
 	}
 	dropped := func(subject string) change {
-		return func(env *settings.Environment) { env.DroppedSubject = subject }
+		return func(env map[string]string) { env["DROPPED_SUBJECT"] = subject }
 	}
 	rows := found(t, natsGroup(parsed(t, at(url), dropped("notify-dropped"))))
 	want(t, rows, "stream/NOTIFY_DEAD", Fail, "takes dead.>, and not notify-dead.>; add that, or set DEAD_LETTER_SUBJECT")
@@ -272,7 +271,7 @@ func TestCheckPublishesNothing(t *testing.T) {
 	t.Parallel()
 	url := startNATS(t)
 	js := kit.JetStream(t, url)
-	s := parsed(t, at(url), func(env *settings.Environment) { env.DroppedSubject = "notify-dropped" })
+	s := parsed(t, at(url), func(env map[string]string) { env["DROPPED_SUBJECT"] = "notify-dropped" })
 	look := func() {
 		heard := make(chan *nats.Msg, 1000)
 		subscription, err := js.Conn().ChanSubscribe(">", heard)
@@ -341,8 +340,8 @@ func TestConnectionsToNATS(t *testing.T) {
 		}).Addr().String()
 	}
 	first := secured(true)
-	ca := func(env *settings.Environment) { env.NATSTLSCA = cert }
-	client := func(env *settings.Environment) { env.NATSTLSCert, env.NATSTLSKey = cert, key }
+	ca := func(env map[string]string) { env["NATS_TLS_CA"] = cert }
+	client := func(env map[string]string) { env["NATS_TLS_CERT"], env["NATS_TLS_KEY"] = cert, key }
 	off := kit.NATSServer(t, &server.Options{}).ClientURL()
 	for name, test := range map[string]struct {
 		changes []change
@@ -386,7 +385,7 @@ func TestLeafNodes(t *testing.T) {
 	want(t, found(t, natsGroup(parsed(t, at(bare)))), stream, Fail, "workers of a leaf node without it connect to its hub")
 
 	own := leaf(server.Options{ServerName: "own", JetStream: true, StoreDir: t.TempDir(), JetStreamDomain: "leaf"})
-	replicas := func(count string) change { return func(env *settings.Environment) { env.NATSReplicas = count } }
+	replicas := func(count string) change { return func(env map[string]string) { env["NATS_REPLICAS"] = count } }
 	want(t, found(t, natsGroup(parsed(t, at(own), replicas("3")))), stream, Fail, "NATS_REPLICAS is 3 without a cluster")
 	want(t, found(t, natsGroup(parsed(t, at(own), replicas("0")))), stream, OK, "the first worker creates it")
 }
@@ -395,7 +394,7 @@ func TestLeafNodes(t *testing.T) {
 func TestClusters(t *testing.T) {
 	t.Parallel()
 	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
-	replicas := func(env *settings.Environment) { env.NATSReplicas = "3" }
+	replicas := func(env map[string]string) { env["NATS_REPLICAS"] = "3" }
 	kit.Eventually(t, "the cluster can keep three replicas", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), Deadline)
 		defer cancel()

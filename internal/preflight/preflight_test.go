@@ -28,19 +28,18 @@ func TestMain(m *testing.M) {
 const secret = "hunter2marker"
 
 // change changes the settings of a test.
-type change func(env *settings.Environment)
+type change func(env map[string]string)
 
 // parsed returns the settings of a worker with a change to the defaults.
 func parsed(t *testing.T, changes ...change) settings.Settings {
 	t.Helper()
-	env := settings.Default()
-	env.SlackBotToken, env.SlackChannel = "xoxb-"+secret, "C0123"
+	env := map[string]string{}
+	env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"] = "xoxb-"+secret, "C0123"
 	for _, change := range changes {
-		change(&env)
+		change(env)
 	}
-	problems := &settings.Problems{}
-	s := settings.Parse(env, problems)
-	kit.Check(t, problems.Err())
+	s, err := settings.From(env)
+	kit.Check(t, err)
 	t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	return s
 }
@@ -131,8 +130,8 @@ func neighbours(t *testing.T) change {
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
 	bus, store := startNATS(t), redistest.Start(t).URL()
-	return func(env *settings.Environment) {
-		env.NATSURL, env.RedisURL, env.SlackAPIURL = bus, store, slack.APIURL()
+	return func(env map[string]string) {
+		env["NATS_URL"], env["REDIS_URL"], env["SLACK_API_URL"] = bus, store, slack.APIURL()
 	}
 }
 
@@ -147,17 +146,17 @@ func TestOneNeighbourIsDown(t *testing.T) {
 		skips  []string
 	}{
 		"nats": {
-			func(env *settings.Environment) { env.NATSURL = "nats://me:" + secret + "@" + nobody },
+			func(env map[string]string) { env["NATS_URL"] = "nats://me:" + secret + "@" + nobody },
 			"no connection to nats://" + nobody + ": nats: no servers available for connection; check NATS_URL",
 			[]string{"stream/NOTIFY", "consumer/notifier", "stream/NOTIFY_DEAD", "stream/NOTIFY_EVENTS"},
 		},
 		"redis": {
-			func(env *settings.Environment) { env.RedisURL = "redis://me:" + secret + "@" + nobody },
+			func(env map[string]string) { env["REDIS_URL"] = "redis://me:" + secret + "@" + nobody },
 			"connection refused; check REDIS_URL",
 			[]string{"redis/version", "redis/scripts", "redis/eviction", "redis/durability", "replicas"},
 		},
 		"slack": {
-			func(env *settings.Environment) { env.SlackAPIURL = "http://me:" + secret + "@" + nobody + "/" },
+			func(env map[string]string) { env["SLACK_API_URL"] = "http://me:" + secret + "@" + nobody + "/" },
 			"unavailable: connection_refused; check the network",
 			[]string{"slack/scopes", "slack/channels"},
 		},
@@ -183,9 +182,9 @@ func silent(t *testing.T) string {
 // TestAllNeighboursHang: Run ends within its deadline, with one failure for each neighbour.
 func TestAllNeighboursHang(t *testing.T) {
 	t.Parallel()
-	s := parsed(t, func(env *settings.Environment) {
-		env.NATSURL = "nats://" + silent(t) + ",nats://" + silent(t) + ",nats://" + silent(t)
-		env.RedisURL, env.SlackAPIURL = "redis://"+silent(t), "http://"+silent(t)+"/"
+	s := parsed(t, func(env map[string]string) {
+		env["NATS_URL"] = "nats://" + silent(t) + ",nats://" + silent(t) + ",nats://" + silent(t)
+		env["REDIS_URL"], env["SLACK_API_URL"] = "redis://"+silent(t), "http://"+silent(t)+"/"
 	})
 	began := time.Now()
 	rows := checked(t, Run(t.Context(), Config{Settings: s, Replicas: reports{}}))

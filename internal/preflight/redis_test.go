@@ -5,12 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/settings"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
 
-func onRedis(url string) change { return func(env *settings.Environment) { env.RedisURL = url } }
+func onRedis(url string) change { return func(env map[string]string) { env["REDIS_URL"] = url } }
 
 // redisRows runs the checks of Redis.
 func redisRows(t *testing.T, changes ...change) []Row {
@@ -190,8 +189,8 @@ func TestCertificatesOfRedis(t *testing.T) {
 		"unknown client":     {url: "rediss://" + strict.Addr, ca: authority.File, cert: cert, key: key, text: "the server refuses REDIS_TLS_CERT"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows := redisRows(t, func(env *settings.Environment) {
-				env.RedisURL, env.RedisTLSCA, env.RedisTLSCert, env.RedisTLSKey = test.url, test.ca, test.cert, test.key
+			rows := redisRows(t, func(env map[string]string) {
+				env["REDIS_URL"], env["REDIS_TLS_CA"], env["REDIS_TLS_CERT"], env["REDIS_TLS_KEY"] = test.url, test.ca, test.cert, test.key
 			})
 			want(t, rows, "redis", Fail, test.text)
 		})

@@ -3,8 +3,6 @@ package preflight
 import (
 	"strings"
 	"testing"
-
-	"notifier/internal/settings"
 )
 
 func TestSettings(t *testing.T) {
@@ -13,19 +11,19 @@ func TestSettings(t *testing.T) {
 		change change
 		text   string // of the warning. If empty, there are no warnings
 	}{
-		"defaults":           {func(*settings.Environment) {}, ""},
-		"short shutdown":     {func(env *settings.Environment) { env.ShutdownTimeout = "5s" }, "SHUTDOWN_TIMEOUT 5s is below SLACK_TIMEOUT 10s"},
-		"user token":         {func(env *settings.Environment) { env.SlackBotToken = "xoxp-" + secret }, "SLACK_BOT_TOKEN is a user token"},
-		"API without TLS":    {func(env *settings.Environment) { env.SlackAPIURL = "http://slack.example/api/" }, "SLACK_API_URL is http"},
-		"API with TLS":       {func(env *settings.Environment) { env.SlackAPIURL = "https://slack.example/api/" }, ""},
-		"API on this host":   {func(env *settings.Environment) { env.SlackAPIURL = "http://localhost:8090/api/" }, ""},
-		"open admin server":  {func(env *settings.Environment) { env.AdminAddr = ":8080" }, "ADMIN_ADDR :8080 is reachable from the network without a token"},
-		"admin with a token": {func(env *settings.Environment) { env.AdminAddr, env.AdminToken = "0.0.0.0:8080", secret+secret }, ""},
-		"no admin server":    {func(env *settings.Environment) { env.AdminAddr = "" }, ""},
-		"webhook without TLS": {func(env *settings.Environment) {
-			env.SlackBotToken, env.SlackChannel, env.SlackWebhookURL = "", "", "http://h.example/"+secret
+		"defaults":           {func(map[string]string) {}, ""},
+		"short shutdown":     {func(env map[string]string) { env["SHUTDOWN_TIMEOUT"] = "5s" }, "SHUTDOWN_TIMEOUT 5s is below SLACK_TIMEOUT 10s"},
+		"user token":         {func(env map[string]string) { env["SLACK_BOT_TOKEN"] = "xoxp-" + secret }, "SLACK_BOT_TOKEN is a user token"},
+		"API without TLS":    {func(env map[string]string) { env["SLACK_API_URL"] = "http://slack.example/api/" }, "SLACK_API_URL is http"},
+		"API with TLS":       {func(env map[string]string) { env["SLACK_API_URL"] = "https://slack.example/api/" }, ""},
+		"API on this host":   {func(env map[string]string) { env["SLACK_API_URL"] = "http://localhost:8090/api/" }, ""},
+		"open admin server":  {func(env map[string]string) { env["ADMIN_ADDR"] = ":8080" }, "ADMIN_ADDR :8080 is reachable from the network without a token"},
+		"admin with a token": {func(env map[string]string) { env["ADMIN_ADDR"], env["ADMIN_TOKEN"] = "0.0.0.0:8080", secret+secret }, ""},
+		"no admin server":    {func(env map[string]string) { env["ADMIN_ADDR"] = "" }, ""},
+		"webhook without TLS": {func(env map[string]string) {
+			env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["SLACK_WEBHOOK_URL"] = "", "", "http://h.example/"+secret
 		}, "SLACK_WEBHOOK_URL is http"},
-		"admin with ephemeral": {func(env *settings.Environment) { env.AdminAddr = "127.0.0.1:0" }, ""},
+		"admin with ephemeral": {func(env map[string]string) { env["ADMIN_ADDR"] = "127.0.0.1:0" }, ""},
 	} {
 		rows := found(t, settingsGroup(parsed(t, test.change)))
 		if test.text == "" {
@@ -50,8 +48,8 @@ func states(rows []Row) (all []string) {
 func TestUnknownVariablesAndExposedFiles(t *testing.T) {
 	t.Parallel()
 	s := parsed(t)
-	s.Exposed = []settings.ExposedFile{{Variable: "SLACK_BOT_TOKEN_FILE", Path: "/run/secrets/token", Mode: 0o644}}
-	s.Unknown = []settings.UnknownVariable{{Name: "LIMIT_GLOBL", Nearest: "LIMIT_GLOBAL"}}
+	s.Exposed = []string{"SLACK_BOT_TOKEN_FILE: /run/secrets/token has mode 0644, so other users may read or write it"}
+	s.Unknown = []string{"LIMIT_GLOBL: is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one"}
 	rows := found(t, settingsGroup(s))
 	want(t, rows, "settings", Warn, "SLACK_BOT_TOKEN_FILE: /run/secrets/token has mode 0644")
 	want(t, rows, "settings", Warn, "LIMIT_GLOBL: is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one")
@@ -67,8 +65,8 @@ func TestTracingVariables(t *testing.T) {
 
 func TestReserveAboveALimit(t *testing.T) {
 	t.Parallel()
-	rows := found(t, settingsGroup(parsed(t, func(env *settings.Environment) {
-		env.LimitGlobal, env.LimitReserve = "100/1h", "payments=21,errors=20"
+	rows := found(t, settingsGroup(parsed(t, func(env map[string]string) {
+		env["LIMIT_GLOBAL"], env["LIMIT_RESERVE"] = "100/1h", "payments=21,errors=20"
 	})))
 	want(t, rows, "limits", Warn, "LIMIT_RESERVE keeps 21 slots for payments, although its limit 10/30m allows only 20 in 1h")
 	if strings.Contains(strings.Join(states(rows), " "), "warn warn") {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"notifier/internal/devstack"
-	"notifier/internal/settings"
 	"notifier/test/kit"
 )
 
@@ -14,7 +13,7 @@ func TestSlack(t *testing.T) {
 	refuses := func(code string) func(*devstack.Slack) {
 		return func(slack *devstack.Slack) { slack.NextHistory(devstack.Behaviour{Code: code}) }
 	}
-	channel := func(name string) change { return func(env *settings.Environment) { env.SlackChannel = name } }
+	channel := func(name string) change { return func(env map[string]string) { env["SLACK_CHANNEL"] = name } }
 	none := func(*devstack.Slack) {}
 	for name, test := range map[string]struct {
 		slack  func(*devstack.Slack)
@@ -24,7 +23,7 @@ func TestSlack(t *testing.T) {
 		text   string
 	}{
 		"valid token":   {none, channel("C0123"), "slack", OK, "workspace Fake Workspace, user notifier"},
-		"revoked token": {none, func(env *settings.Environment) { env.SlackBotToken = "xoxb-" + secret + "-revoked" }, "slack", Fail, "token_revoked; install the app again"},
+		"revoked token": {none, func(env map[string]string) { env["SLACK_BOT_TOKEN"] = "xoxb-" + secret + "-revoked" }, "slack", Fail, "token_revoked; install the app again"},
 		"scopes":        {none, channel("C0123"), "slack/scopes", OK, "chat:write, channels:history"},
 		"cannot post":   {func(slack *devstack.Slack) { slack.SetScopes("users:read") }, channel("C0123"), "slack/scopes", Fail, "users:read; add chat:write to the app"},
 		"cannot read":   {func(slack *devstack.Slack) { slack.SetScopes("chat:write") }, channel("C0123"), "slack/scopes", OK, "chat:write; without channels:history"},
@@ -38,8 +37,8 @@ func TestSlack(t *testing.T) {
 			refuses("not_in_channel")(slack)
 		}, channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
 		"missing scope": {refuses("missing_scope"), channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
-		"routes": {refuses("not_in_channel"), func(env *settings.Environment) {
-			env.SlackRoutes = "errors=C0001,deploys=#deploys"
+		"routes": {refuses("not_in_channel"), func(env map[string]string) {
+			env["SLACK_ROUTES"] = "errors=C0001,deploys=#deploys"
 		}, "slack/channels", Fail, "C0001: not a member"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +47,7 @@ func TestSlack(t *testing.T) {
 			kit.Check(t, err)
 			defer slack.Close()
 			test.slack(slack)
-			api := func(env *settings.Environment) { env.SlackAPIURL = slack.APIURL() }
+			api := func(env map[string]string) { env["SLACK_API_URL"] = slack.APIURL() }
 			rows := found(t, slackGroup(parsed(t, api, test.change)))
 			want(t, rows, test.name, test.state, test.text)
 			if test.state != Fail {
@@ -65,8 +64,8 @@ func TestSlack(t *testing.T) {
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	hook := kit.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the webhook was requested") }))
-	rows := found(t, slackGroup(parsed(t, func(env *settings.Environment) {
-		env.SlackBotToken, env.SlackChannel, env.SlackWebhookURL = "", "", "http://"+hook+"/"+secret
+	rows := found(t, slackGroup(parsed(t, func(env map[string]string) {
+		env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["SLACK_WEBHOOK_URL"] = "", "", "http://"+hook+"/"+secret
 	})))
 	want(t, rows, "slack", Skip, "only a post can check a webhook")
 }
@@ -77,7 +76,7 @@ func TestNotSlack(t *testing.T) {
 	page := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
 	missing := kit.Serve(t, http.NotFoundHandler())
 	for addr, text := range map[string]string{page: "this is not Slack", missing: "set SLACK_API_URL to the base of Slack's Web API"} {
-		rows := found(t, slackGroup(parsed(t, func(env *settings.Environment) { env.SlackAPIURL = "http://" + addr + "/" })))
+		rows := found(t, slackGroup(parsed(t, func(env map[string]string) { env["SLACK_API_URL"] = "http://" + addr + "/" })))
 		want(t, rows, "slack", Fail, text)
 	}
 }

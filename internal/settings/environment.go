@@ -1,205 +1,253 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/kelseyhightower/envconfig"
+
+	"notifier/internal/redact"
+	"notifier/internal/term"
 )
 
-// Environment is every setting as text, in the order of docs/configuration.md. The tags are the one list of
-// names and defaults, and of those that must not be shown as they are (origin.go). Parse turns the texts into
-// values.
-type Environment struct {
-	NATSURL             string `envconfig:"NATS_URL" default:"nats://127.0.0.1:4222" shown:"servers"`
-	NATSMode            string `envconfig:"NATS_MODE"` // of v0.1.0
-	NATSSubject         string `envconfig:"NATS_SUBJECT" default:"notify.>"`
-	NATSStream          string `envconfig:"NATS_STREAM" default:"NOTIFY"`
-	NATSStreamMaxBytes  string `envconfig:"NATS_STREAM_MAX_BYTES" default:"0"`
-	NATSConsumer        string `envconfig:"NATS_CONSUMER" default:"notifier"`
-	NATSReplicas        string `envconfig:"NATS_REPLICAS" default:"0"`
-	NATSCredsFile       string `envconfig:"NATS_CREDS_FILE"`
-	NATSNKeyFile        string `envconfig:"NATS_NKEY_FILE"`
-	NATSTLSCA           string `envconfig:"NATS_TLS_CA"`
-	NATSTLSCert         string `envconfig:"NATS_TLS_CERT"`
-	NATSTLSKey          string `envconfig:"NATS_TLS_KEY"`
-	RedisURL            string `envconfig:"REDIS_URL" default:"redis://127.0.0.1:6379/0" shown:"redis"`
-	RedisNamespace      string `envconfig:"REDIS_NAMESPACE" default:"notifier"`
-	RedisTLSCA          string `envconfig:"REDIS_TLS_CA"`
-	RedisTLSCert        string `envconfig:"REDIS_TLS_CERT"`
-	RedisTLSKey         string `envconfig:"REDIS_TLS_KEY"`
-	LimitGlobal         string `envconfig:"LIMIT_GLOBAL" default:"100/30m"`
-	LimitCategory       string `envconfig:"LIMIT_CATEGORY" default:"10/30m"`
-	LimitOverrides      string `envconfig:"LIMIT_OVERRIDES"`
-	LimitGroup          string `envconfig:"LIMIT_GROUP"`
-	LimitGroupOverrides string `envconfig:"LIMIT_GROUP_OVERRIDES"`
-	LimitReserve        string `envconfig:"LIMIT_RESERVE"`
-	DedupeWindow        string `envconfig:"DEDUPE_WINDOW" default:"24h"`
-	EventMaxAge         string `envconfig:"EVENT_MAX_AGE" default:"0"`
-	EventMaxBytes       string `envconfig:"EVENT_MAX_BYTES" default:"65536"`
-
-	SlackBotToken   string `envconfig:"SLACK_BOT_TOKEN" shown:"never"`
-	SlackWebhookURL string `envconfig:"SLACK_WEBHOOK_URL" shown:"never"`
-	SlackChannel    string `envconfig:"SLACK_CHANNEL"`
-	SlackRoutes     string `envconfig:"SLACK_ROUTES"`
-	SlackAPIURL     string `envconfig:"SLACK_API_URL" shown:"api"`
-	SlackMarkup     string `envconfig:"SLACK_MARKUP" default:"escape"`
-	SlackTimeout    string `envconfig:"SLACK_TIMEOUT" default:"10s"`
-	SlackPace       string `envconfig:"SLACK_PACE" default:"10/10s"`
-
-	SendConcurrency    string `envconfig:"SEND_CONCURRENCY" default:"8"`
-	BatchSize          string `envconfig:"BATCH_SIZE" default:"512"`
-	DeadLetterSubject  string `envconfig:"DEAD_LETTER_SUBJECT"`
-	DeadLetterMaxBytes string `envconfig:"DEAD_LETTER_MAX_BYTES" default:"268435456"`
-	DroppedSubject     string `envconfig:"DROPPED_SUBJECT"`
-	DigestInterval     string `envconfig:"DIGEST_INTERVAL" default:"0"`
-	DigestChannel      string `envconfig:"DIGEST_CHANNEL"`
-	AdminAddr          string `envconfig:"ADMIN_ADDR" default:"127.0.0.1:8080" emptyMeansNone:"true"`
-	AdminToken         string `envconfig:"ADMIN_TOKEN" shown:"never"`
-	ShutdownTimeout    string `envconfig:"SHUTDOWN_TIMEOUT" default:"25s"`
-	LogLevel           string `envconfig:"LOG_LEVEL" default:"info"`
-	LogFormat          string `envconfig:"LOG_FORMAT" default:"json"`
+// variable is one setting of a Settings value.
+type variable struct {
+	Variable
+	tag   reflect.StructTag
+	field reflect.Value // settable
 }
 
-// Variable is one setting: its name and the value that holds where it is not set.
-type Variable struct{ Name, Default string }
+// loader fills one Settings value.
+type loader struct {
+	settings  *Settings
+	variables []variable
+	need      map[string]bool
+	problems  *Problems
+	set       map[string]bool // needed variables with a text, or with a file that cannot be read
+	bad       map[string]bool // variables with a problem
+}
 
-// Variables are all settings, in the order of docs/configuration.md.
-func Variables() []Variable {
-	fields := reflect.TypeFor[Environment]()
-	variables := make([]Variable, fields.NumField())
-	for i := range variables {
-		tag := fields.Field(i).Tag
-		variables[i] = Variable{Name: tag.Get("envconfig"), Default: tag.Get("default")}
+// newLoader returns a loader of these groups and variables, or of all settings if needs is empty.
+func newLoader(needs []string) *loader {
+	s := &Settings{}
+	l := &loader{
+		settings: s, variables: variablesIn(s), problems: &Problems{},
+		need: map[string]bool{}, set: map[string]bool{}, bad: map[string]bool{},
 	}
-	return variables
-}
-
-// Default returns the environment with no variable set.
-func Default() Environment {
-	var env Environment
-	fields := reflect.ValueOf(&env).Elem()
-	for i, variable := range Variables() {
-		fields.Field(i).SetString(variable.Default)
+	for _, v := range l.variables {
+		group := v.tag.Get("group")
+		l.need[v.Name] = len(needs) == 0 || slices.Contains(needs, v.Name) || slices.Contains(needs, group)
 	}
-	return env
+	return l
 }
 
-// IsSet reports whether a variable is set, directly or through its _FILE variant.
-func IsSet(name string) bool { return os.Getenv(name) != "" || fileOf(name) != "" }
-
-// fileOf returns the path in the _FILE variant of a variable, or "".
-func fileOf(name string) string { return os.Getenv(name + "_FILE") }
-
-// Read reads every variable, from the environment or from the file that X_FILE names, and adds unreadable
-// ones to problems. Set but empty counts as unset, because docker-compose passes unset variables on as empty
-// ones.
-func Read(problems *Problems) Environment {
-	env, _ := read(problems)
-	return env
+// valid reports whether all of these variables are needed and have no problem.
+func (l *loader) valid(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !l.need[name] || l.bad[name] })
 }
 
-// read is Read, and returns where the value of each variable came from.
-func read(problems *Problems) (Environment, []Origin) {
-	var env Environment
-	if err := envconfig.Process("", &env); err != nil {
-		// Every field is a text, so there is nothing that envconfig could fail to parse.
-		problems.Add("environment", "%v", err)
-		return env, nil
+// problem adds a problem of a setting.
+func (l *loader) problem(name, format string, arguments ...any) {
+	l.bad[name] = true
+	l.problems.Add(name, format, arguments...)
+}
+
+// readEnvironment reads all needed settings from the environment, from files, or from instead.
+func (l *loader) readEnvironment(instead map[string]string) []Origin {
+	var fields []reflect.StructField
+	for _, v := range l.variables {
+		fields = append(fields, reflect.StructField{Name: v.Name, Type: reflect.TypeFor[string](), Tag: v.tag})
 	}
-	fields := reflect.ValueOf(&env).Elem()
-	origins := make([]Origin, fields.NumField())
-	for i := range fields.NumField() {
-		origins[i] = readVariable(problems, fields.Field(i), fields.Type().Field(i).Tag)
+	texts := reflect.New(reflect.StructOf(fields))
+	if err := envconfig.Process("", texts.Interface()); err != nil { // impossible: each field is a string
+		l.problem("environment", "%v", err)
+		return nil
 	}
-	problems.judge(env)
-	return env, origins
+	var origins []Origin
+	for i, v := range l.variables {
+		text, replaced := instead[v.Name]
+		switch {
+		case !l.need[v.Name]:
+			_ = v.parse(v.Default) // a test parses all defaults
+		case replaced:
+			l.take(v, text)
+		default:
+			origins = append(origins, l.read(v, texts.Elem().Field(i).String()))
+		}
+	}
+	return origins
 }
 
-// byName is an environment as a map.
-func byName(env Environment) map[string]string {
-	fields := reflect.ValueOf(env)
-	values := make(map[string]string, fields.NumField())
-	for i, variable := range Variables() {
-		values[variable.Name] = fields.Field(i).String()
-	}
-	return values
-}
-
-// readVariable completes the value of one variable, which envconfig has set where the environment has it.
-func readVariable(problems *Problems, value reflect.Value, tag reflect.StructTag) Origin {
-	name := tag.Get("envconfig")
-	origin := Origin{Name: name, rule: tag.Get("shown"), Source: FromEnvironment}
-	if path := fileOf(name); path != "" {
-		if os.Getenv(name) != "" {
-			problems.Add(name, "is set, and so is %s_FILE; expected only one of them (an empty one is not set)", name)
-			return Origin{}
+// read takes the text that envconfig has found, or the content of the variable's file. An empty text counts as
+// unset, because docker-compose passes unset variables on as empty ones.
+func (l *loader) read(v variable, text string) Origin {
+	origin := Origin{Name: v.Name, Source: FromEnvironment, secret: v.tag.Get("secret")}
+	if path := os.Getenv(v.Name + "_FILE"); path != "" {
+		origin.Source, origin.File = FromFile, path
+		if os.Getenv(v.Name) != "" {
+			l.unreadable(v, v.Name, "is set, and so is %s_FILE; expected only one of them", v.Name)
+			return origin
 		}
 		content, err := readFile(path)
-		if err == nil && strings.TrimSpace(string(content)) == "" { // an empty file is a mistake
+		if err == nil && strings.TrimSpace(string(content)) == "" {
 			err = fmt.Errorf("%s is empty", path)
 		}
 		if err != nil {
-			problems.Add(name+"_FILE", "%v; expected a readable file with the value of %s", err, name)
-			value.SetString(tag.Get("default")) // so that there is no second problem
-			return Origin{}
+			l.unreadable(v, v.Name+"_FILE", "%v; expected a readable file with the value of %s", err, v.Name)
+			return origin
 		}
-		value.SetString(strings.TrimRight(string(content), "\r\n")) // without the line end that editors leave
-		origin.Source, origin.File = FromFile, path
+		text = strings.TrimRight(string(content), "\r\n") // editors add a line end
 	}
-	if value.String() == "" && tag.Get("emptyMeansNone") == "" {
-		value.SetString(tag.Get("default"))
-		origin.Source, origin.File = FromDefault, ""
-	} else if _, set := os.LookupEnv(name); !set && origin.Source == FromEnvironment {
+	_, inEnvironment := os.LookupEnv(v.Name)
+	if text == "" && v.tag.Get("empty") == "" {
+		text = v.Default
+		inEnvironment = false
+	}
+	if origin.File == "" && !inEnvironment {
 		origin.Source = FromDefault
 	}
-	value.SetString(bare(problems, name, value.String()))
-	origin.value = value.String()
+	text = l.stripped(v.Name, text)
+	l.take(v, text)
+	origin.value = text
 	return origin
 }
 
-// unknownIn lists the variables of the environment that resemble a setting but are not one.
-func unknownIn(origins []Origin) []UnknownVariable {
-	set := map[string]bool{}
-	for _, origin := range origins {
-		set[origin.Name] = origin.Source != FromDefault
-	}
-	var names []string
-	for _, variable := range os.Environ() {
-		if name, value, _ := strings.Cut(variable, "="); value != "" { // empty: not set
-			names = append(names, name)
-		}
-	}
-	return unknownVariables(names, set)
+// unreadable adds a problem of a setting with an unknown text.
+func (l *loader) unreadable(v variable, name, format string, arguments ...any) {
+	l.set[v.Name], l.bad[v.Name] = true, true
+	l.problems.Add(name, format, arguments...)
+	_ = v.parse(v.Default)
 }
 
-// bare strips a byte order mark, a line end and quotes around a value. Programs that read env files strip them
-// differently, so bare reports them as problems. Later checks see the stripped value.
-func bare(problems *Problems, name, value string) string {
-	if rest, found := strings.CutPrefix(value, "\ufeff"); found {
-		problems.Add(
-			name,
-			"begins with a byte order mark, which cannot be seen; expected none: save the file as UTF-8 without it",
-		)
-		value = rest
+// stripped removes a byte order mark, a line end and quotes around a text, and reports them, because not every
+// program that reads env files strips them.
+func (l *loader) stripped(name, text string) string {
+	if rest, found := strings.CutPrefix(text, "\ufeff"); found {
+		l.problem(name, "begins with a byte order mark, which is invisible; save the file as UTF-8 without it")
+		text = rest
 	}
-	if rest := strings.TrimRight(value, "\r\n"); rest != value {
-		problems.Add(
-			name,
-			"ends with a line end, as those of files that were written on Windows do; expected none: convert the file with dos2unix",
-		)
-		value = rest
+	if rest := strings.TrimRight(text, "\r\n"); rest != text {
+		l.problem(name, "ends with a line end, as in files from Windows; convert the file with dos2unix")
+		text = rest
 	}
-	for _, quote := range []string{`"`, "'", "`"} {
-		if len(value) >= 2 && strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) {
-			problems.Add(
-				name,
-				"begins and ends with a quotation mark; expected none: docker run --env-file, systemd's and other files keep them as part of the value",
-			)
-			return value[1 : len(value)-1]
+	if n := len(text); n >= 2 && strings.ContainsRune("\"'`", rune(text[0])) && text[0] == text[n-1] {
+		l.problem(name, "begins and ends with a quotation mark; remove both, as env files of docker and "+
+			"systemd may keep them")
+		text = text[1 : n-1]
+	}
+	return text
+}
+
+// take parses a text into the field of its setting, or adds the problems with it.
+func (l *loader) take(v variable, text string) {
+	if text != "" {
+		l.set[v.Name] = true
+	}
+	err := v.parse(text)
+	switch _, ofFile := err.(fileError); {
+	case err == nil:
+	case v.tag.Get("secret") == "" && looksSecret(text) && !ofFile:
+		l.problem(v.Name, "looks like a secret or a URL, so it is not shown; "+
+			"a bot token is for SLACK_BOT_TOKEN, a webhook for SLACK_WEBHOOK_URL")
+	default:
+		l.invalid(v.Name, err)
+	}
+}
+
+// invalid adds each of the errors that errors.Join has joined. A nil error adds none.
+func (l *loader) invalid(name string, err error) {
+	if joined, several := err.(interface{ Unwrap() []error }); several {
+		for _, err := range joined.Unwrap() {
+			l.invalid(name, err)
+		}
+	} else if err != nil {
+		l.problem(name, "%v", err)
+	}
+}
+
+// finish checks the settings together. It returns no settings and no open client if there is a problem.
+func (l *loader) finish() (Settings, error) {
+	l.checkTogether()
+	if err := l.problems.Err(); err != nil {
+		slices.SortStableFunc(l.problems.lines, func(a, b string) int {
+			return cmp.Compare(l.place(a), l.place(b))
+		})
+		if client := l.settings.Store.Redis; client != nil {
+			_ = client.Close() // nothing was written through it
+		}
+		return Settings{}, err
+	}
+	return *l.settings, nil
+}
+
+// place returns the position of a problem's setting in the list of all settings.
+func (l *loader) place(line string) int {
+	name, _, _ := strings.Cut(line, ": ")
+	return slices.IndexFunc(l.variables, func(v variable) bool { return name == v.Name || name == v.Name+"_FILE" })
+}
+
+// IsSet reports whether a variable is set, directly or through its _FILE variant.
+func IsSet(name string) bool { return os.Getenv(name) != "" || os.Getenv(name+"_FILE") != "" }
+
+// Values of Origin.Source.
+const (
+	FromDefault     = "default"
+	FromEnvironment = "environment"
+	FromFile        = "file" // that X_FILE names
+)
+
+// Origin is one setting, and where its value came from.
+type Origin struct {
+	Name   string
+	Source string
+	File   string // path with FromFile
+
+	value  string // may be a secret; show it with Shown
+	secret string // the tag
+}
+
+// Shown returns the value without the secrets that it can contain.
+func (o Origin) Shown() string {
+	if o.value == "" {
+		return "(none)"
+	}
+	shown := o.value
+	switch o.secret {
+	case "never":
+		return "set"
+	case "servers":
+		shown = redact.Servers(strings.Split(o.value, ","))
+	case "redis":
+		shown = redact.Redis(o.value)
+	case "url":
+		shown = redact.API(o.value)
+	}
+	return term.Printable(shown)
+}
+
+// othersMayUse are the permissions of users who are neither owner nor in the group, to read and to write. The
+// group is allowed, because a secret may reach a user through it (fsGroup in Kubernetes).
+const othersMayUse = 0o006
+
+// exposed describes the secret files that others may use.
+func exposed(origins []Origin) []string {
+	var list []string
+	for _, o := range origins {
+		name, path := o.Name+"_FILE", o.File
+		if o.secret == "file" {
+			name, path = o.Name, o.value
+		}
+		if o.secret == "" || path == "" {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode()&othersMayUse != 0 {
+			list = append(list, fmt.Sprintf("%s: %s has mode %04o, so other users may read or write it",
+				name, path, info.Mode().Perm()))
 		}
 	}
-	return value
+	return list
 }

@@ -70,7 +70,7 @@ func (n NATS) Connect(url string, options ...nats.Option) (*nats.Conn, error) {
 
 // usesTLS reports whether nats.go begins TLS. WebSockets have their own.
 func (n NATS) usesTLS(url string) bool {
-	wanted := n.tls != nil
+	wanted := n.hasTLS()
 	for server := range strings.SplitSeq(url, ",") {
 		switch scheme, _, _ := strings.Cut(strings.TrimSpace(server), "://"); scheme {
 		case "ws", "wss":

@@ -3,8 +3,9 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,32 +13,57 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
+	"notifier/internal/consume/streams"
+	"notifier/internal/ratelimit"
+	"notifier/internal/status/digest"
 	"notifier/test/kit"
 )
 
-// setenv sets the environment of one test, on top of the least that a worker needs; "" sets a variable to
-// nothing.
-func setenv(t *testing.T, settings map[string]string) {
+// TestMain clears the settings of the surrounding environment, and fails if a test leaves a Redis client
+// open.
+func TestMain(m *testing.M) {
+	for _, v := range Variables() {
+		_ = os.Unsetenv(v.Name)
+		_ = os.Unsetenv(v.Name + "_FILE")
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// setenv sets the environment of one test, on top of the least that a worker needs.
+func setenv(t *testing.T, texts map[string]string) {
 	t.Helper()
 	t.Setenv("SLACK_BOT_TOKEN", "xoxb-1")
 	t.Setenv("SLACK_CHANNEL", "#alerts")
-	for name, value := range settings {
-		t.Setenv(name, value)
+	for name, text := range texts {
+		t.Setenv(name, text)
 	}
 }
 
 // loaded is Load, closed with the test.
-func loaded(t *testing.T) (Settings, error) {
+func loaded(t *testing.T, needs ...string) (Settings, error) {
 	t.Helper()
-	c, err := Load()
-	if c.Store.Redis != nil {
-		t.Cleanup(func() { _ = c.Store.Redis.Close() })
+	s, err := Load(needs...)
+	if s.Store.Redis != nil {
+		t.Cleanup(func() { _ = s.Store.Redis.Close() })
 	}
-	return c, err
+	return s, err
 }
 
-// lines are the problems in an error of Load.
+// from is From with the least that a worker needs, closed with the test.
+func from(t *testing.T, texts map[string]string) (Settings, error) {
+	t.Helper()
+	all := map[string]string{"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_CHANNEL": "#alerts"}
+	maps.Copy(all, texts)
+	s, err := From(all)
+	if s.Store.Redis != nil {
+		t.Cleanup(func() { _ = s.Store.Redis.Close() })
+	}
+	return s, err
+}
+
+// lines returns the problems in an error.
 func lines(t *testing.T, err error) []string {
 	t.Helper()
 	var problems *Problems
@@ -47,212 +73,144 @@ func lines(t *testing.T, err error) []string {
 	return problems.Lines()
 }
 
-// TestDefaults holds the defaults against the product's promise.
+// The names and defaults are promises.
 func TestDefaults(t *testing.T) {
-	want := []Variable{
-		{"NATS_URL", "nats://127.0.0.1:4222"},
-		{"NATS_MODE", ""},
-		{"NATS_SUBJECT", "notify.>"},
-		{"NATS_STREAM", "NOTIFY"},
-		{"NATS_STREAM_MAX_BYTES", "0"},
-		{"NATS_CONSUMER", "notifier"},
-		{"NATS_REPLICAS", "0"},
-		{"NATS_CREDS_FILE", ""},
-		{"NATS_NKEY_FILE", ""},
-		{"NATS_TLS_CA", ""},
-		{"NATS_TLS_CERT", ""},
-		{"NATS_TLS_KEY", ""},
-		{"REDIS_URL", "redis://127.0.0.1:6379/0"},
-		{"REDIS_NAMESPACE", "notifier"},
-		{"REDIS_TLS_CA", ""},
-		{"REDIS_TLS_CERT", ""},
-		{"REDIS_TLS_KEY", ""},
-		{"LIMIT_GLOBAL", "100/30m"},
-		{"LIMIT_CATEGORY", "10/30m"},
-		{"LIMIT_OVERRIDES", ""},
-		{"LIMIT_GROUP", ""},
-		{"LIMIT_GROUP_OVERRIDES", ""},
-		{"LIMIT_RESERVE", ""},
-		{"DEDUPE_WINDOW", "24h"},
-		{"EVENT_MAX_AGE", "0"},
-		{"EVENT_MAX_BYTES", "65536"},
-		{"SLACK_BOT_TOKEN", ""},
-		{"SLACK_WEBHOOK_URL", ""},
-		{"SLACK_CHANNEL", ""},
-		{"SLACK_ROUTES", ""},
-		{"SLACK_API_URL", ""},
-		{"SLACK_MARKUP", "escape"},
-		{"SLACK_TIMEOUT", "10s"}, {"SLACK_PACE", "10/10s"},
-		{"SEND_CONCURRENCY", "8"},
-		{"BATCH_SIZE", "512"},
-		{"DEAD_LETTER_SUBJECT", ""},
-		{"DEAD_LETTER_MAX_BYTES", "268435456"},
-		{"DROPPED_SUBJECT", ""},
-		{"DIGEST_INTERVAL", "0"},
-		{"DIGEST_CHANNEL", ""},
-		{"ADMIN_ADDR", "127.0.0.1:8080"},
-		{"ADMIN_TOKEN", ""},
-		{"SHUTDOWN_TIMEOUT", "25s"},
-		{"LOG_LEVEL", "info"},
-		{"LOG_FORMAT", "json"},
+	want := map[string]string{
+		"NATS_URL": "nats://127.0.0.1:4222", "NATS_SUBJECT": "notify.>", "NATS_STREAM": "NOTIFY", "NATS_STREAM_MAX_BYTES": "0",
+		"NATS_CONSUMER": "notifier", "NATS_REPLICAS": "0", "NATS_CREDS_FILE": "", "NATS_NKEY_FILE": "",
+		"NATS_TLS_CA": "", "NATS_TLS_CERT": "", "NATS_TLS_KEY": "",
+		"REDIS_URL": "redis://127.0.0.1:6379/0", "REDIS_NAMESPACE": "notifier", "REDIS_TLS_CA": "", "REDIS_TLS_CERT": "", "REDIS_TLS_KEY": "",
+		"LIMIT_GLOBAL": "100/30m", "LIMIT_CATEGORY": "10/30m", "LIMIT_OVERRIDES": "", "LIMIT_GROUP": "", "LIMIT_GROUP_OVERRIDES": "",
+		"LIMIT_RESERVE": "", "DEDUPE_WINDOW": "24h", "EVENT_MAX_AGE": "0", "EVENT_MAX_BYTES": "65536",
+		"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "", "SLACK_CHANNEL": "", "SLACK_ROUTES": "", "SLACK_API_URL": "",
+		"SLACK_MARKUP": "escape", "SLACK_TIMEOUT": "10s", "SLACK_PACE": "10/10s", "SEND_CONCURRENCY": "8", "BATCH_SIZE": "512",
+		"DEAD_LETTER_SUBJECT": "", "DEAD_LETTER_MAX_BYTES": "268435456", "DROPPED_SUBJECT": "", "DIGEST_INTERVAL": "0", "DIGEST_CHANNEL": "",
+		"ADMIN_ADDR": "127.0.0.1:8080", "ADMIN_TOKEN": "", "SHUTDOWN_TIMEOUT": "25s", "LOG_LEVEL": "info", "LOG_FORMAT": "json",
 	}
-	if diff := cmp.Diff(want, Variables()); diff != "" {
+	got := map[string]string{}
+	for _, v := range Variables() {
+		got[v.Name] = v.Default
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
 	}
-	problems := &Problems{}
-	if got, want := Read(problems), Default(); got != want || problems.Err() != nil {
-		t.Errorf("where nothing is set: %+v and %v, expected the defaults", got, problems.Err())
-	}
 }
 
-// TestDeadLettersOfTwoStreams go to two subjects, because two streams may not share one.
-func TestDeadLettersOfTwoStreams(t *testing.T) {
-	for _, test := range []struct{ stream, subject, want string }{
-		{"", "", "notify-dead"}, {"NOTIFY", "", "notify-dead"}, {"NOTIFY_B", "", "notify_b-dead"}, {"NOTIFY_B", "mine", "mine"},
-		{strings.Repeat("X", 195), "", strings.Repeat("x", 195) + "-dead"},
-	} {
-		setenv(t, map[string]string{"NATS_STREAM": test.stream, "DEAD_LETTER_SUBJECT": test.subject})
-		c, err := loaded(t)
-		if err != nil || c.DeadLetter != test.want {
-			t.Errorf("stream %q and subject %q: %q and %v, expected %q", test.stream, test.subject, c.DeadLetter, err, test.want)
-		}
-	}
-}
-
-// TestNothingMeansDefault: docker-compose hands on unset variables as empty ones.
-func TestNothingMeansDefault(t *testing.T) {
-	for _, name := range settingNames() {
-		t.Setenv(name, "")
-		t.Setenv(name+"_FILE", "")
-	}
-	problems := &Problems{}
-	want := Default()
-	want.AdminAddr = "" // the one variable that may be nothing: no admin server
-	if diff := cmp.Diff(want, Read(problems)); diff != "" || problems.Err() != nil {
-		t.Errorf("%v; environment (-want +got):\n%s", problems.Err(), diff)
-	}
-}
-
-// TestEveryVariableMayBeInAFile sets each variable through its file, with a line end that is no part of it.
-func TestEveryVariableMayBeInAFile(t *testing.T) {
-	folder := t.TempDir()
-	for _, name := range settingNames() {
-		path := filepath.Join(folder, name)
-		kit.Check(t, os.WriteFile(path, []byte("value of "+name+"\r\n\n"), 0o600))
-		t.Setenv(name+"_FILE", path)
-	}
-	problems := &Problems{}
-	env := Read(problems)
-	kit.Check(t, problems.Err())
-	for name, value := range byName(env) {
-		if value != "value of "+name {
-			t.Errorf("%s is %q", name, value)
-		}
-	}
-
-	t.Run("and not beside it", func(t *testing.T) {
-		for _, name := range settingNames() {
-			t.Setenv(name, "hunter2")
-		}
-		problems := &Problems{}
-		Read(problems)
-		for i, name := range settingNames() {
-			if want := name + ": is set, and so is " + name + "_FILE; expected only one of them (an empty one is not set)"; problems.Lines()[i] != want {
-				t.Errorf("%q, expected %q", problems.Lines()[i], want)
+// Tags are written by hand: a wrong word would switch a check off.
+func TestTags(t *testing.T) {
+	t.Parallel()
+	groups := []string{GroupNATS, GroupRedis, GroupLimits, GroupSlack, GroupWorker, GroupAdmin}
+	holdsSecret := regexp.MustCompile(`_URL$|_TOKEN$|_KEY$|_(CREDS|NKEY)_FILE$`)
+	for _, v := range variablesIn(&Settings{}) {
+		if v.Default != "" {
+			if err := v.parse(v.Default); err != nil {
+				t.Errorf("%s: the default %s", v.Name, err)
 			}
 		}
-	})
-	t.Run("that can be read", func(t *testing.T) {
-		for _, name := range settingNames() {
-			t.Setenv(name+"_FILE", filepath.Join(folder, "missing"))
+		kind := v.tag.Get("kind")
+		if _, isText := v.field.Interface().(string); isText && kinds[kind] == nil && files[kind].expected == "" {
+			t.Errorf("%s: kind %q has no check", v.Name, kind)
 		}
-		_, err := loaded(t)
-		got := lines(t, err)
-		if len(got) != len(settingNames())+1 || got[len(got)-1] != "SLACK_WEBHOOK_URL: is set, and so is SLACK_BOT_TOKEN; expected only one of them" {
-			t.Errorf("%d problems, expected one for each of %d variables and one for two ways to Slack:\n%s", len(got), len(settingNames()), strings.Join(got, "\n"))
+		if !slices.Contains(groups, v.tag.Get("group")) {
+			t.Errorf("%s: group %q", v.Name, v.tag.Get("group"))
 		}
-		for i, name := range settingNames() {
-			want := name + "_FILE: stat " + filepath.Join(folder, "missing") + ": no such file or directory; expected a readable file with the value of " + name
-			if got[i] != want {
-				t.Errorf("%q, expected %q", got[i], want)
+		rule := v.tag.Get("secret")
+		if (rule != "") != holdsSecret.MatchString(v.Name) || !slices.Contains([]string{"", "never", "servers", "redis", "url", "file"}, rule) {
+			t.Errorf("%s: secret %q", v.Name, rule)
+		}
+		switch v.field.Interface().(type) {
+		case int, int64, time.Duration:
+			if !regexp.MustCompile(`^(0\|)?\w+\.\.\w+$`).MatchString(v.tag.Get("range")) {
+				t.Errorf("%s: range %q", v.Name, v.tag.Get("range"))
 			}
-		}
-	})
-}
-
-// TestAnEmptyFileIsAProblem: it must not mean that nothing is set, such as no ADMIN_TOKEN.
-func TestAnEmptyFileIsAProblem(t *testing.T) {
-	for _, content := range []string{"", "\n", " \r\n\t"} {
-		path := filepath.Join(t.TempDir(), "empty")
-		kit.Check(t, os.WriteFile(path, []byte(content), 0o600))
-		for _, name := range settingNames() {
-			t.Run(name, func(t *testing.T) {
-				t.Setenv(name+"_FILE", path)
-				problems := &Problems{}
-				Read(problems)
-				want := name + "_FILE: " + path + " is empty; expected a readable file with the value of " + name
-				if got := problems.Lines(); len(got) != 1 || got[0] != want {
-					t.Errorf("%q: %q, expected %q", content, got, want)
-				}
-			})
 		}
 	}
 }
 
-func TestWorkerSettings(t *testing.T) {
-	setenv(t, map[string]string{
-		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms", "LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s,team-a.job1=7/60m",
-		"LIMIT_GROUP": "40/60m:fixed", "LIMIT_GROUP_OVERRIDES": "team-a = 50/3600s:120s", "LIMIT_RESERVE": "errors=3, team-a.job1 = 2",
-		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h", "NATS_MODE": "jetstream",
+// Ranges repeat the bounds of the packages that use the values.
+func TestRangesAreThoseOfTheirUsers(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{
+		"BATCH_SIZE":      fmt.Sprint("1..", ratelimit.MaxBatch),
+		"NATS_REPLICAS":   fmt.Sprint("0..", streams.MostReplicas),
+		"EVENT_MAX_BYTES": fmt.Sprint("1..", LargestEvent),
+		"DIGEST_INTERVAL": fmt.Sprintf("0|1m..%dh", int(digest.MaxInterval.Hours())),
+	}
+	for _, v := range variablesIn(&Settings{}) {
+		if text, found := want[v.Name]; found && v.tag.Get("range") != text {
+			t.Errorf("%s: range %s, expected %s", v.Name, v.tag.Get("range"), text)
+		}
+	}
+}
+
+func TestValuesReachTheirFields(t *testing.T) {
+	s, err := from(t, map[string]string{
+		"LIMIT_GLOBAL": "100/30m0s", "LIMIT_CATEGORY": "10/1h0m0s+1/5000ms",
+		"LIMIT_OVERRIDES": "errors=20/30m+2/10s, deploys = 5/90m,team-a.>=7/60m:60s,team-a.job1=7/60m",
+		"LIMIT_GROUP":     "40/60m:fixed", "LIMIT_GROUP_OVERRIDES": "team-a = 50/3600s:120s", "LIMIT_RESERVE": "errors=3, team-a.job1 = 2",
+		"SLACK_ROUTES": "errors=C0123, deploys = #deploys,team-a.*=#team-a", "SLACK_MARKUP": "allow", "EVENT_MAX_AGE": "1h",
 		"LOG_LEVEL": "warn", "LOG_FORMAT": "console", "ADMIN_ADDR": "", "SLACK_TIMEOUT": "1500ms",
-		"ADMIN_TOKEN":           "correct-horse-battery",
-		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_REPLICAS": "3", "NATS_STREAM_MAX_BYTES": "1048576",
+		"ADMIN_TOKEN": "correct-horse-battery", "NATS_REPLICAS": "3", "DIGEST_INTERVAL": "1h", "DIGEST_CHANNEL": "#digest",
+		"DEAD_LETTER_MAX_BYTES": "1099511627776", "NATS_STREAM_MAX_BYTES": "1048576",
 	})
-	c, err := loaded(t)
 	kit.Check(t, err)
+	route, _, _ := s.Slack.Routes.Find("team-a.job1")
 	for what, pair := range map[string][2]any{
-		"global limit":    {c.Store.Limits.Global.String(), "100/30m"},
-		"category limit":  {c.Store.Limits.Category.String(), "10/1h+1/5s"},
-		"override":        {c.Store.Limits.LimitFor("errors").String(), "20/30m+2/10s"},
-		"other override":  {c.Store.Limits.LimitFor("deploys").String(), "5/1h30m"},
-		"pattern":         {c.Store.Limits.LimitFor("team-a.b.c").String(), "7/1h:1m"},
-		"group limit":     {c.Store.Limits.GroupLimit("errors").String(), "40/1h:fixed"},
-		"group override":  {c.Store.Limits.GroupLimit("team-a").String(), "50/1h:2m"},
-		"reserve":         {fmt.Sprint(c.Store.Limits.Reserve), "map[errors:3 team-a.job1:2]"},
-		"routed pattern":  {routeOf(c, "team-a.job1"), "#team-a"},
-		"pattern channel": {c.Events.ChannelAllowed("#team-a"), true},
-		"no group limit":  {Default().LimitGroup, ""},
-		"route":           {routeOf(c, "errors"), "C0123"},
-		"other route":     {routeOf(c, "deploys"), "#deploys"},
-		"markup":          {c.Slack.AllowMarkup, true},
-		"age":             {c.MaxAge, time.Hour},
-		"level":           {c.LogLevel.String(), "warn"},
-		"console":         {c.LogConsole, true},
-		"admin server":    {c.AdminAddr, ""},
-		"admin token":     {c.AdminToken, "correct-horse-battery"},
-		"time for a post": {c.Slack.Timeout, 1500 * time.Millisecond},
-		"default channel": {c.Events.ChannelAllowed("#alerts"), true},
-		"routed channel":  {c.Events.ChannelAllowed("C0123"), true},
-		"other channel":   {c.Events.ChannelAllowed("#ceo"), false},
-		"no channel":      {c.Events.ChannelAllowed(""), false},
-		"dead letters":    {c.DeadLetterBytes, int64(1 << 40)},
-		"stream":          {c.NATS.StreamBytes, int64(1 << 20)},
-		"replicas":        {c.NATS.Replicas, 3},
-		"highest cost":    {c.Events.CheckCost("errors", 2), nil},
+		"global limit":    {s.Store.Limits.Global.String(), "100/30m"},
+		"category limit":  {s.Store.Limits.Category.String(), "10/1h+1/5s"},
+		"override":        {s.Store.Limits.LimitFor("errors").String(), "20/30m+2/10s"},
+		"pattern":         {s.Store.Limits.LimitFor("team-a.b.c").String(), "7/1h:1m"},
+		"group limit":     {s.Store.Limits.GroupLimit("errors").String(), "40/1h:fixed"},
+		"group override":  {s.Store.Limits.GroupLimit("team-a").String(), "50/1h:2m"},
+		"reserve":         {fmt.Sprint(s.Store.Limits.Reserve), "map[errors:3 team-a.job1:2]"},
+		"pace":            {s.Store.Limits.Pace.String(), "10/10s"},
+		"route":           {route, "#team-a"},
+		"channels":        {fmt.Sprint(s.Channels()), "[#alerts #deploys #digest #team-a C0123]"},
+		"markup":          {s.Slack.AllowMarkup, true},
+		"age":             {s.MaxAge, time.Hour},
+		"level":           {s.LogLevel.String(), "warn"},
+		"console":         {s.LogConsole, true},
+		"admin server":    {s.AdminAddr, ""},
+		"admin token":     {s.AdminToken, "correct-horse-battery"},
+		"time for a post": {s.Slack.Timeout, 1500 * time.Millisecond},
+		"digest":          {s.Digest, time.Hour},
+		"default channel": {s.Events.ChannelAllowed("#alerts"), true},
+		"routed channel":  {s.Events.ChannelAllowed("C0123"), true},
+		"other channel":   {s.Events.ChannelAllowed("#ceo"), false},
+		"no channel":      {s.Events.ChannelAllowed(""), false},
+		"largest event":   {s.Events.MaxBytes, 65536},
+		"subject":         {s.Events.Pattern.String(), "notify.>"},
+		"dead letters":    {s.DeadLetterBytes, int64(1 << 40)},
+		"stream":          {s.NATS.StreamBytes, int64(1 << 20)},
+		"replicas":        {s.NATS.Replicas, 3},
+		"cost":            {s.Events.CheckCost("errors", 2), nil},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("%s: %v, expected %v", what, pair[0], pair[1])
 		}
 	}
+	if s.Events.CheckCost("errors", 3) == nil {
+		t.Error("a cost above a tier is allowed")
+	}
+	s, err = from(t, nil)
+	if err != nil || s.DigestChannel != "#alerts" || s.LogConsole || s.Slack.AllowMarkup || len(s.Channels()) != 1 {
+		t.Errorf("defaults: %v, %q", err, s.DigestChannel)
+	}
 }
 
-// routeOf is the channel of a category.
-func routeOf(s Settings, category string) string {
-	channel, _, _ := s.Slack.Routes.Find(category)
-	return channel
+// Two streams may not share a subject, so their dead letters have different defaults.
+func TestDeadLettersOfTwoStreams(t *testing.T) {
+	for _, test := range []struct{ stream, subject, want string }{
+		{"NOTIFY", "", "notify-dead"}, {"NOTIFY_B", "", "notify_b-dead"}, {"NOTIFY_B", "mine", "mine"},
+		{strings.Repeat("X", 195), "", strings.Repeat("x", 195) + "-dead"},
+	} {
+		s, err := from(t, map[string]string{"NATS_STREAM": test.stream, "DEAD_LETTER_SUBJECT": test.subject})
+		if err != nil || s.DeadLetter != test.want {
+			t.Errorf("stream %q and subject %q: %q and %v, expected %q", test.stream, test.subject, s.DeadLetter, err, test.want)
+		}
+	}
 }
 
-// TestRedisForms are go-redis's own forms of a URL.
 func TestRedisForms(t *testing.T) {
 	for url, want := range map[string]func(redis.UniversalClient) bool{
 		"redis://127.0.0.1:6379/0": func(client redis.UniversalClient) bool {
@@ -273,28 +231,48 @@ func TestRedisForms(t *testing.T) {
 		},
 	} {
 		t.Run(url, func(t *testing.T) {
-			setenv(t, map[string]string{"REDIS_URL": url})
-			c, err := loaded(t)
+			s, err := from(t, map[string]string{"REDIS_URL": url})
 			kit.Check(t, err)
-			if !want(c.Store.Redis) {
-				t.Errorf("%T, expected another client, or other options", c.Store.Redis)
+			if !want(s.Store.Redis) {
+				t.Errorf("%T, expected another client, or other options", s.Store.Redis)
 			}
 		})
 	}
 }
 
-// TestNATSServers may be several, with or without a scheme, with users and TLS.
 func TestNATSServers(t *testing.T) {
 	for _, list := range []string{
 		"nats://one:4222", "one:4222", "one", "nats://one:4222,nats://two:4222", "tls://one, tls://two:4443",
 		"nats://me:p%40ss@one:4222", "nats://token@one", "ws://one:80", "wss://one,wss://two:443/path", "nats://[::1]:4222",
 	} {
-		t.Run(list, func(t *testing.T) {
-			setenv(t, map[string]string{"NATS_URL": list})
-			c, err := loaded(t)
-			if err != nil || c.NATS.URL != list {
-				t.Errorf("%q and %v, expected the list as it is", c.NATS.URL, err)
-			}
-		})
+		if s, err := from(t, map[string]string{"NATS_URL": list}); err != nil || s.NATS.URL != list {
+			t.Errorf("%q: %q and %v, expected the list as it is", list, s.NATS.URL, err)
+		}
+	}
+}
+
+func TestShown(t *testing.T) {
+	t.Parallel()
+	const marker = "hunter2"
+	for _, test := range []struct{ rule, value, want string }{
+		{"never", "xoxb-" + marker, "set"},
+		{"never", "", "(none)"},
+		{"servers", "nats://me:" + marker + "@one:4222, " + marker + "@two", "nats://one:4222, nats://two"},
+		{"redis", "redis://me:" + marker + "@one:6379/3?password=" + marker + "&addr=" + marker + "@two:6379&master_name=m", "redis://one:6379/3?master_name=m&addr=two:6379"},
+		{"redis", "::" + marker, "?"},
+		{"url", "https://me:" + marker + "@slack.example/" + marker + "?" + marker, "https://slack.example/..."},
+		{"url", "%" + marker, "?"},
+		{"", "a\nb", "a?b"},
+	} {
+		if got := (Origin{secret: test.rule, value: test.value}).Shown(); got != test.want {
+			t.Errorf("%s %q is shown as %q, expected %q", test.rule, test.value, got, test.want)
+		}
+	}
+}
+
+func TestFromKnowsItsNames(t *testing.T) {
+	_, err := from(t, map[string]string{"LIMIT_GLOBL": "5/1m"})
+	if got := lines(t, err); len(got) != 1 || got[0] != "LIMIT_GLOBL: is not a setting" {
+		t.Errorf("%q", got)
 	}
 }

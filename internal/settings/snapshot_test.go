@@ -13,25 +13,8 @@ import (
 
 func snapshotOf(t *testing.T, set map[string]string) snapshot.Settings {
 	t.Helper()
-	env := Default()
-	env.SlackBotToken, env.SlackChannel = "xoxb-1", "#alerts"
-	fields := map[string]*string{
-		"NATS_URL": &env.NATSURL, "NATS_SUBJECT": &env.NATSSubject, "NATS_STREAM": &env.NATSStream, "NATS_CONSUMER": &env.NATSConsumer,
-		"LIMIT_GLOBAL": &env.LimitGlobal, "LIMIT_CATEGORY": &env.LimitCategory, "LIMIT_OVERRIDES": &env.LimitOverrides,
-		"LIMIT_GROUP": &env.LimitGroup, "LIMIT_GROUP_OVERRIDES": &env.LimitGroupOverrides, "LIMIT_RESERVE": &env.LimitReserve,
-		"DEDUPE_WINDOW": &env.DedupeWindow, "EVENT_MAX_AGE": &env.EventMaxAge, "EVENT_MAX_BYTES": &env.EventMaxBytes,
-		"SLACK_BOT_TOKEN": &env.SlackBotToken, "SLACK_CHANNEL": &env.SlackChannel, "SLACK_ROUTES": &env.SlackRoutes,
-		"SLACK_MARKUP": &env.SlackMarkup, "SLACK_PACE": &env.SlackPace, "DEAD_LETTER_SUBJECT": &env.DeadLetterSubject,
-		"DROPPED_SUBJECT": &env.DroppedSubject, "DIGEST_INTERVAL": &env.DigestInterval, "DIGEST_CHANNEL": &env.DigestChannel,
-		"SEND_CONCURRENCY": &env.SendConcurrency, "ADMIN_ADDR": &env.AdminAddr, "LOG_LEVEL": &env.LogLevel,
-	}
-	for name, value := range set {
-		*fields[name] = value
-	}
-	problems := &Problems{}
-	s := Parse(env, problems)
-	kit.Check(t, problems.Err())
-	defer s.Store.close()
+	s, err := from(t, set)
+	kit.Check(t, err)
 	return s.Snapshot()
 }
 
