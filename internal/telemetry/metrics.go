@@ -76,8 +76,10 @@ func New() *Metrics {
 		}, []string{"result"}),
 		categories: map[string]bool{},
 	}
+	// For Prometheus, a counter that appears with the value 1 has not increased.
+	m.postTime.WithLabelValues(postOK)
 	for _, reason := range outcome.Undecodable() {
-		m.skipped.WithLabelValues(reason) // a counter that appears with 1 has not increased
+		m.skipped.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(m.events, m.skipped, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -107,7 +109,10 @@ func (m *Metrics) decided(batch int, took time.Duration) {
 	m.decisionBatch.Observe(float64(batch))
 }
 
-// posted counts one post. The result is "ok" or a class of failure.
+// postOK is the result of a post that Slack accepted. The alerts select it.
+const postOK = "ok"
+
+// posted counts one post. The result is postOK or a class of failure.
 func (m *Metrics) posted(result string, took time.Duration) {
 	m.postTime.WithLabelValues(result).Observe(took.Seconds())
 }
