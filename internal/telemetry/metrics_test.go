@@ -55,7 +55,7 @@ func TestListOfMetrics(t *testing.T) {
 	t.Parallel()
 	m := New()
 	m.Register(Sources{})
-	descs := make(chan *prometheus.Desc, 200)
+	descs := make(chan *prometheus.Desc, 1000)
 	m.registry.Describe(descs)
 	close(descs)
 	var registered []string
