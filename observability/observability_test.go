@@ -36,7 +36,7 @@ func promtool(t *testing.T, arguments ...string) {
 		}
 		t.Skip(why)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "promtool", arguments...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, bytes.TrimSpace(out))
