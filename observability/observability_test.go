@@ -1,10 +1,11 @@
-// Package observability_test checks the files for Prometheus and Grafana: the configuration, the alert rules
-// with their unit tests, and the dashboard. Grafana itself is not needed.
+// Package observability_test checks the files for Prometheus and Grafana, which are not started.
 package observability_test
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,21 +15,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"notifier/test/kit"
 )
 
 const (
-	configFile    = "prometheus.yml"
 	rulesFile     = "rules/alerts.yml"
-	rulesTestFile = "rules/alerts_test.yml"
 	dashboardFile = "grafana/dashboards/notifier.json"
-	sourceFile    = "grafana/provisioning/datasources/prometheus.yml"
-	metricsFile   = "metrics.txt"
 )
 
-// promtool runs promtool and returns its output. Without promtool the test is skipped, or fails if
+// promtool fails the test if promtool does, and skips the test without promtool, unless
 // NOTIFIER_TEST_PROMTOOL=require.
-func promtool(t *testing.T, arguments ...string) (said string, err error) {
+func promtool(t *testing.T, arguments ...string) {
 	t.Helper()
 	if _, err := exec.LookPath("promtool"); err != nil {
 		const why = "NOT CHECKED: there is no promtool in PATH (Debian's package prometheus has it)"
@@ -37,125 +36,114 @@ func promtool(t *testing.T, arguments ...string) (said string, err error) {
 		}
 		t.Skip(why)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "promtool", arguments...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	return out.String(), err
+	if out, err := exec.CommandContext(ctx, "promtool", arguments...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(arguments, " "), err, bytes.TrimSpace(out))
+	}
 }
 
-func TestPromtoolAccepts(t *testing.T) {
+func TestPrometheusFiles(t *testing.T) {
 	t.Parallel()
-	for _, arguments := range [][]string{
-		{"check", "config", configFile},
-		{"check", "rules", rulesFile},
-		{"test", "rules", rulesTestFile},
-	} {
-		t.Run(strings.Join(arguments, " "), func(t *testing.T) {
-			t.Parallel()
-			if said, err := promtool(t, arguments...); err != nil {
-				t.Errorf("%v\n%s", err, said)
-			}
-		})
-	}
+	promtool(t, "check", "config", "prometheus.yml") // with the rules
+	promtool(t, "test", "rules", "rules/alerts_test.yml")
 }
 
-// A rule as alerts.yml has it.
-type rule struct {
-	name   string // of an alert or a recorded series
-	alert  bool
-	text   string // the whole rule
-	expr   string
-	labels []string // of the series that a recording rule makes
-}
-
-var (
-	ruleStart   = regexp.MustCompile(`(?m)^ +- (alert|record): (\S+)\n`)
-	exprLine    = regexp.MustCompile(`(?m)^( +)expr: (.*)\n`)
-	commentLine = regexp.MustCompile(`(?m)^ *#.*\n`)
-)
-
-// rules reads alerts.yml, which is written in one way: each rule begins with "- alert:" or "- record:", and
-// expr is one line or an indented block. promtool has checked the rest of its syntax.
-func rules(t *testing.T) []rule {
+// queries returns the dashboard's expressions by panel, with values for Grafana's variables.
+func queries(t *testing.T) map[string][]string {
 	t.Helper()
-	text := commentLine.ReplaceAllString(read(t, rulesFile), "")
-	starts := ruleStart.FindAllStringSubmatchIndex(text, -1)
-	var all []rule
-	for i, at := range starts {
-		end := len(text)
-		if i+1 < len(starts) {
-			end = starts[i+1][0]
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
 		}
-		r := rule{alert: text[at[2]:at[3]] == "alert", name: text[at[4]:at[5]], text: text[at[0]:end]}
-		match := exprLine.FindStringSubmatchIndex(r.text)
-		if match == nil {
-			t.Fatalf("%s has no expr", r.name)
-		}
-		indent := r.text[match[2]:match[3]]
-		r.expr = r.text[match[4]:match[5]]
-		if r.expr == "|" {
-			r.expr = ""
-			for _, line := range strings.SplitAfter(r.text[match[1]:], "\n") {
-				if !strings.HasPrefix(line, indent+" ") {
-					break
-				}
-				r.expr += line
-			}
-		}
-		if !r.alert {
-			by := grouping.FindStringSubmatch(r.expr)
-			if by == nil {
-				t.Fatalf("%s: a recording rule should say by which labels it sums", r.name)
-			}
-			r.labels = names.FindAllString(by[1], -1)
-		}
-		all = append(all, r)
 	}
-	if len(all) < 10 {
-		t.Fatalf("found only %d rules in %s", len(all), rulesFile)
+	kit.Check(t, json.Unmarshal([]byte(read(t, dashboardFile)), &dashboard))
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$service", "notifier")
+	all := map[string][]string{}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			all[panel.Title] = append(all[panel.Title], variables.Replace(target.Expr))
+		}
 	}
 	return all
 }
 
-// Each alert waits before it fires, says how bad it is, and is tested to fire.
-func TestAlertsAreComplete(t *testing.T) {
+// TestDashboardQueries parses the expressions as rules.
+func TestDashboardQueries(t *testing.T) {
 	t.Parallel()
-	tests := commentLine.ReplaceAllString(read(t, rulesTestFile), "")
-	for _, r := range rules(t) {
-		if !r.alert {
-			continue
+	var rules strings.Builder
+	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
+	for panel, expressions := range queries(t) {
+		for i, expr := range expressions {
+			fmt.Fprintf(&rules, "  - {record: q, expr: %q, labels: {panel: %q}}\n", expr, fmt.Sprint(panel, i))
 		}
-		for what, pattern := range map[string]string{
-			"for, of a minute or more": `(?m)^ +for: [1-9]\d*[mh]$`, "severity": `(?m)^ +severity: (critical|warning)$`,
-		} {
-			if !regexp.MustCompile(pattern).MatchString(r.text) {
-				t.Errorf("%s has no %s", r.name, what)
+	}
+	file := filepath.Join(t.TempDir(), "queries.yml")
+	kit.Check(t, os.WriteFile(file, []byte(rules.String()), 0o600))
+	promtool(t, "check", "rules", file)
+}
+
+var ownMetric = regexp.MustCompile(`\bnotifier[_:][\w:]+`)
+
+// TestMetricsExist compares the names in the rules and the dashboard with metrics.txt, which a test in
+// internal/telemetry compares with the registry. Each panel has a metric of notifier.
+func TestMetricsExist(t *testing.T) {
+	t.Parallel()
+	listed := read(t, "metrics.txt")
+	exists := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^(notifier_\w+) +(\w+)`).FindAllStringSubmatch(listed, -1) {
+		exists[found[1]] = found[2] != "histogram"
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			exists[found[1]+suffix] = found[2] == "histogram"
+		}
+	}
+	// Comments and texts of the rules may name metrics, too; their names have to exist as well.
+	rules := read(t, rulesFile)
+	for _, found := range regexp.MustCompile(`(?m)- record: (\S+)$`).FindAllStringSubmatch(rules, -1) {
+		exists[found[1]] = true
+	}
+	places := queries(t)
+	if len(places) == 0 {
+		t.Fatalf("%s has no panels", dashboardFile)
+	}
+	places[rulesFile] = []string{rules}
+	for place, texts := range places {
+		names := ownMetric.FindAllString(strings.Join(texts, "\n"), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no metric of notifier", place)
+		}
+		for _, name := range names {
+			if !exists[name] {
+				t.Errorf("%s: there is no metric %s", place, name)
 			}
-		}
-		if !strings.Contains(tests, `ALERTS{alertname="`+r.name+`", alertstate="firing"`) {
-			t.Errorf("no test in %s expects %s to fire", rulesTestFile, r.name)
 		}
 	}
 }
 
-// prometheus.yml scrapes services of docker-compose.yml, on the port of their ADMIN_ADDR.
-func TestTargetsAreServices(t *testing.T) {
+// TestAlertsAreInTheRunbook: each alert has a row, and a test that expects it.
+func TestAlertsAreInTheRunbook(t *testing.T) {
 	t.Parallel()
-	config, compose := read(t, configFile), read(t, "../docker-compose.yml")
-	services := regexp.MustCompile(`(?m)^ +- names: \[([^\]]+)\]$`).FindStringSubmatch(config)
-	port := regexp.MustCompile(`(?m)^ +port: (\d+)\b`).FindStringSubmatch(config)
-	if services == nil || port == nil {
-		t.Fatalf("%s has no names or no port", configFile)
+	alert := regexp.MustCompile(`(?m)^ +- alert: (\S+)$`)
+	row := regexp.MustCompile("(?m)^\\| `(Notifier\\w+)`")
+	expected := regexp.MustCompile(`\{labels: '\{alertname="(\w+)", alertstate="firing"`)
+	alerts := found(alert, read(t, rulesFile))
+	if diff := cmp.Diff(alerts, found(row, read(t, "../docs/runbook.md"))); diff != "" {
+		t.Errorf("the rows of docs/runbook.md (+) are not those of the alerts (-):\n%s", diff)
 	}
-	for _, service := range strings.Split(services[1], ", ") {
-		block := regexp.MustCompile(`(?m)^  ` + service + `:\n(?:(?:    .*)?\n)+`).FindString(compose)
-		if !strings.Contains(block, "ADMIN_ADDR: 0.0.0.0:"+port[1]) {
-			t.Errorf("docker-compose.yml has no service %s that listens on port %s", service, port[1])
-		}
+	if diff := cmp.Diff(alerts, found(expected, read(t, "rules/alerts_test.yml"))); diff != "" {
+		t.Errorf("the alerts expected by the tests (+) are not all of them (-):\n%s", diff)
 	}
+}
+
+// found returns the names that a pattern finds, sorted, each once.
+func found(pattern *regexp.Regexp, text string) []string {
+	var names []string
+	for _, match := range pattern.FindAllStringSubmatch(text, -1) {
+		names = append(names, match[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func read(t *testing.T, file string) string {
@@ -163,25 +151,4 @@ func read(t *testing.T, file string) string {
 	text, err := os.ReadFile(filepath.FromSlash(file))
 	kit.Check(t, err)
 	return string(text)
-}
-
-// The runbook has a row for each alert, and for no other.
-func TestAlertsAreInTheRunbook(t *testing.T) {
-	t.Parallel()
-	_, section, _ := strings.Cut(read(t, "../docs/runbook.md"), "\n## Alerts\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var rows, alerts []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(Notifier\\w+)`").FindAllStringSubmatch(section, -1) {
-		rows = append(rows, row[1])
-	}
-	for _, r := range rules(t) {
-		if r.alert {
-			alerts = append(alerts, r.name)
-		}
-	}
-	slices.Sort(rows)
-	slices.Sort(alerts)
-	if !slices.Equal(rows, alerts) {
-		t.Errorf("docs/runbook.md explains %q, expected %q", rows, alerts)
-	}
 }

@@ -1,12 +1,12 @@
-// Package telemetry measures one worker: Prometheus metrics, and an OpenTelemetry span for each settled event.
+// Package telemetry measures one worker: Prometheus metrics, and OpenTelemetry spans of settled events.
 //
-// Counters and histograms are updated as the worker settles events, and as its calls of the limiter and of Slack
-// return. The worker does not know this package; wrappers time its calls. The gauges are collected at each
-// scrape from the replica's snapshot, which makes no request, and from Redis, which all scrapes of a few seconds
-// share. A value that is unknown is absent from /metrics.
+// Counters and histograms are updated as the worker settles events, and as its calls of the limiter and of
+// Slack return. The worker does not know this package; wrappers time its calls. The gauges are collected at
+// each scrape from the replica's snapshot, which makes no request, and from Redis, which all scrapes of a few
+// seconds share. A value that is unknown is absent from /metrics.
 //
-// The package reads no setting except the OTEL_* variables of the exporter. The OpenTelemetry library reads the
-// others.
+// The package reads no setting except the OTEL_* variables of the exporter. The OpenTelemetry library reads
+// the others.
 package telemetry
 
 import (
@@ -76,8 +76,10 @@ func New() *Metrics {
 		}, []string{"result"}),
 		categories: map[string]bool{},
 	}
+	// For Prometheus, a counter that appears with the value 1 has not increased.
+	m.postTime.WithLabelValues(postOK)
 	for _, reason := range outcome.Undecodable() {
-		m.skipped.WithLabelValues(reason) // a counter that appears with 1 has not increased
+		m.skipped.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(m.events, m.skipped, m.latency, m.decisionTime, m.decisionBatch, m.postTime,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -89,7 +91,8 @@ func (m *Metrics) Observe(batch []result.Sum) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, sum := range batch {
-		m.events.WithLabelValues(sum.Kind.Outcome, sum.Kind.Reason, m.label(sum.Kind.Category)).Add(float64(len(sum.Results)))
+		counter := m.events.WithLabelValues(sum.Kind.Outcome, sum.Kind.Reason, m.label(sum.Kind.Category))
+		counter.Add(float64(len(sum.Results)))
 		for _, r := range sum.Results {
 			if r.NoLetter {
 				m.skipped.WithLabelValues(r.Reason).Inc()
@@ -107,7 +110,10 @@ func (m *Metrics) decided(batch int, took time.Duration) {
 	m.decisionBatch.Observe(float64(batch))
 }
 
-// posted counts one post. The result is "ok" or a class of failure.
+// postOK is the result of a post that Slack accepted. The alerts select it.
+const postOK = "ok"
+
+// posted counts one post. The result is postOK or a class of failure.
 func (m *Metrics) posted(result string, took time.Duration) {
 	m.postTime.WithLabelValues(result).Observe(took.Seconds())
 }
@@ -124,7 +130,7 @@ func (m *Metrics) label(category string) string {
 	return category
 }
 
-// labelOf returns the category as a label, which must be UTF-8. The category of a dead event may be other bytes.
+// labelOf returns the category as a label, which must be UTF-8. A dead event's category need not be.
 func labelOf(category string) string {
 	return strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD")
 }

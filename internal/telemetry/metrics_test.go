@@ -3,12 +3,19 @@ package telemetry
 import (
 	"fmt"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/test/kit"
 )
 
 // scrape returns the text that Prometheus reads.
@@ -33,12 +40,41 @@ func TestMetricsCountWhatBecameOfEvents(t *testing.T) {
 	got := scrape(t, m)
 	for _, want := range []string{
 		`notifier_dead_letters_skipped_total{reason="malformed"} 1`, `notifier_dead_letters_skipped_total{reason="too_large"} 0`,
-		`notifier_events_total{category="errors",outcome="sent",reason=""} 1`,
+		`notifier_events_total{category="errors",outcome="sent",reason=""} 1`, `notifier_slack_post_seconds_count{result="ok"} 0`,
 		`notifier_events_total{category="errors",outcome="dropped",reason="global"} 2`,
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("no line %s in:\n%s", want, got)
 		}
+	}
+}
+
+// TestListOfMetrics compares observability/metrics.txt, which the alerts and the dashboard are checked against,
+// with the names and labels in the registry. cmd/notifier compares the types with a worker's /metrics.
+func TestListOfMetrics(t *testing.T) {
+	t.Parallel()
+	m := New()
+	m.Register(Sources{})
+	descs := make(chan *prometheus.Desc, 1000)
+	m.registry.Describe(descs)
+	close(descs)
+	var registered []string
+	parts := regexp.MustCompile(`fqName: "(notifier_\w+)".* variableLabels: \{([\w,]*)\}`)
+	for desc := range descs {
+		if found := parts.FindStringSubmatch(desc.String()); found != nil {
+			registered = append(registered, strings.TrimSpace(found[1]+" "+strings.ReplaceAll(found[2], ",", " ")))
+		}
+	}
+	text, err := os.ReadFile("../../observability/metrics.txt")
+	kit.Check(t, err)
+	var listed []string
+	for _, found := range regexp.MustCompile(`(?m)^(notifier_\w+) +\w+(.*)$`).FindAllStringSubmatch(string(text), -1) {
+		listed = append(listed, strings.Join(strings.Fields(found[1]+found[2]), " "))
+	}
+	slices.Sort(registered)
+	slices.Sort(listed)
+	if diff := cmp.Diff(registered, listed); diff != "" {
+		t.Errorf("observability/metrics.txt (+) does not list the metrics in the registry (-):\n%s", diff)
 	}
 }
 

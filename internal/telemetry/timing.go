@@ -42,7 +42,7 @@ type timedPoster struct {
 func (p timedPoster) Post(ctx context.Context, ev event.Event) (slackout.Receipt, error) {
 	began := time.Now()
 	receipt, err := p.Slack.Post(ctx, ev)
-	result := "ok"
+	result := postOK
 	var failure *slackout.Error
 	if errors.As(err, &failure) {
 		result = failure.Class.String()

@@ -67,7 +67,7 @@ func testPrometheus(t *testing.T, e *engine) {
 	})
 	// What the alerts and the dashboard go by sees them as well, though each of these counters was new.
 	p.until(t, "they count as new ones", func() (bool, string) {
-		got := prometheus.query(t, `sum by (outcome) (notifier:events:increase15m)`, "outcome")
+		got := prometheus.query(t, `sum by (outcome) (notifier:events:increase30m)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
 	})
 	p.until(t, "the alert about dead letters is due", func() (bool, string) {
