@@ -159,7 +159,9 @@ func (s *simulation) run(ctx context.Context, in io.Reader) error {
 }
 
 // decide decides the events. On a terminal it shows the progress on one line, unless verdicts show it.
-func (s *simulation) decide(ctx context.Context, events []simulate.Event, observe func(simulate.Verdict) error) error {
+func (s *simulation) decide(
+	ctx context.Context, events []simulate.Event, observe func(simulate.Verdict) error,
+) error {
 	shown := term.ScreenOf(s.errOut).Terminal && !(s.asJSON && term.ScreenOf(s.out).Terminal)
 	progress := progress{out: term.Unescaped(s.errOut), total: len(events), last: time.Now()}
 	err := simulate.Run(ctx, events, s.limits.Limits, s.limits.Dedupe, func(v simulate.Verdict) error {

@@ -129,7 +129,8 @@ func (s *Slack) SetFaults(f Faults) error {
 	}
 	status, err := strconv.Atoi(f.Fail)
 	isStatus := err == nil && status >= 300 && status <= 599
-	check("fail", f.Fail, "an HTTP status from 300 to 599 or an error code of Slack", isStatus || slackCode.MatchString(f.Fail))
+	known := isStatus || slackCode.MatchString(f.Fail)
+	check("fail", f.Fail, "an HTTP status from 300 to 599 or an error code of Slack", known)
 	limit, err := ratelimit.ParseLimit(f.Limit)
 	check("limit", f.Limit, "COUNT/DURATION such as 12/10s", err == nil)
 	retryAfter, err := time.ParseDuration(f.RetryAfter)

@@ -3,7 +3,6 @@ package simulate
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +93,7 @@ func Read(ctx context.Context, in io.Reader) (Input, error) {
 		return Input{}, fmt.Errorf("no event in %s, %s", term.Count(number, "line"), expected)
 	}
 	// The logs of several replicas are often concatenated.
-	slices.SortStableFunc(input.Events, func(a, b Event) int { return cmp.Compare(a.Time.UnixMicro(), b.Time.UnixMicro()) })
+	slices.SortStableFunc(input.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return input, nil
 }
 

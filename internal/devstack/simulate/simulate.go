@@ -28,7 +28,7 @@ const namespace = "simulate"
 // Verdict is the simulated outcome of one event, in the words of the log.
 type Verdict struct {
 	Event
-	Outcome    string         // outcome.Sent, outcome.Dropped or, if no limit ever has room for its cost, outcome.Dead
+	Outcome    string         // outcome.Sent, outcome.Dropped or, if its cost never fits, outcome.Dead
 	Reason     string         // empty if sent; dropped: global, group, category or duplicate; dead: malformed
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
@@ -40,7 +40,11 @@ type Verdict struct {
 //
 // Run stops at the first error of ctx, observe or the store.
 func Run(
-	ctx context.Context, events []Event, rules ratelimit.Rules, dedupe time.Duration, observe func(Verdict) error,
+	ctx context.Context,
+	events []Event,
+	rules ratelimit.Rules,
+	dedupe time.Duration,
+	observe func(Verdict) error,
 ) error {
 	store := embedded.NewStore()
 	defer store.Close()
@@ -78,7 +82,7 @@ func Run(
 	return ctx.Err()
 }
 
-// decide decides events of the same time. A worker rejects a cost that never fits without calling the limiter.
+// decide decides events of the same time. As a worker does, it rejects a cost that never fits by itself.
 func decide(
 	ctx context.Context, limiter *ratelimit.Limiter, events []Event, rules ratelimit.Rules,
 ) ([]Verdict, error) {

@@ -64,7 +64,8 @@ var columns = []struct {
 // input must hold an event. The error is out's.
 func (t *Table) Write(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
 	first, last := input.Events[0].Time, input.Events[len(input.Events)-1].Time
-	_, err := fmt.Fprintf(out, "%s from %s to %s.\nLimits: %s; an id counts once in %s. SLACK_PACE is ignored.\n\n",
+	const head = "%s from %s to %s.\nLimits: %s; an id counts once in %s. SLACK_PACE is ignored.\n\n"
+	_, err := fmt.Fprintf(out, head,
 		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
 		limitsText(rules), term.ShortDuration(dedupe))
 	if err != nil {
@@ -98,7 +99,8 @@ func (i Input) WriteNotes(out io.Writer) error {
 		fmt.Fprintf(&notes, "Skipped: %s not about an event.\n", term.Count(i.Other, "line"))
 	}
 	if i.Undecided > 0 {
-		fmt.Fprintf(&notes, "Skipped: %s that no limit decided (dead or expired).\n", term.Count(i.Undecided, "event"))
+		events := term.Count(i.Undecided, "event")
+		fmt.Fprintf(&notes, "Skipped: %s that no limit decided (dead or expired).\n", events)
 	}
 	if i.Unread > 0 {
 		fmt.Fprintf(&notes, "Skipped: %s that could not be read:\n", term.Count(i.Unread, "line"))
