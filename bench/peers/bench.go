@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"notifier/bench/internal/rig"
-	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 )
 
@@ -63,9 +62,7 @@ func (b *bench) fresh(ctx context.Context, p peer) error {
 	if err != nil {
 		return err
 	}
-	if err := b.Slack.SetMode(devstack.Mode{ChannelLimit: limit}); err != nil {
-		return err
-	}
+	b.Slack.SetLimit(limit, 0)
 	config := rig.Consumer(consumer)
 	if !p.ours {
 		config.MaxAckPending = peerInFlight
@@ -164,7 +161,7 @@ func (b *bench) settled(ctx context.Context, p peer) error {
 func (b *bench) refused() int {
 	sum := 0
 	for i := range categories {
-		sum += b.Slack.Refused(channel(i)).ChannelLimit
+		sum += b.Slack.Limited(channel(i))
 	}
 	return sum
 }

@@ -61,7 +61,7 @@ func measureBacklogs(ctx context.Context) (err error) {
 	if err := b.setUp(ctx); err != nil {
 		return err
 	}
-	b.Slack.Always(devstack.Behaviour{Delay: slackTakes})
+	b.Slack.Respond(devstack.Always(devstack.Response{Delay: slackTakes}))
 	for i, l := range backlogs() {
 		result, err := b.drainBacklog(ctx, i, l)
 		if err != nil {

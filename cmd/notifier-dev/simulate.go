@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -17,13 +18,8 @@ import (
 	"notifier/internal/term"
 )
 
-// Lua makes much short-lived garbage for each decision. Collecting it less often decides more events per
-// second (GOGC=400 and GOGC=100, go test -run '^$' -bench Run -benchtime 1x ./internal/devstack/simulate);
-// the limit keeps a long input within the bound that the help promises.
-const (
-	simulateGCPercent   = 400
-	simulateMemoryLimit = 768 << 20 // bytes
-)
+// simulateGCPercent collects the garbage of Lua less often, for more decisions per second.
+const simulateGCPercent = 400
 
 func simulateCommand() *cli.Command {
 	return &cli.Command{
@@ -32,24 +28,18 @@ func simulateCommand() *cli.Command {
 		ArgsUsage: "[FILE | -]",
 		Description: `Choose limits by what happened last week. FILE, or standard input, has one event per line:
    {"time":"2026-11-20T04:39:01Z","category":"errors","cost":2,"id":"x"}
-cost (default 1) and id are optional. It can also be a worker's own log (LOG_FORMAT=json), or several logs concatenated;
-there the time of an event is when it was settled, and its cost is taken as 1. Lines are sorted by time. Other JSON lines
-are counted and skipped. All events are kept in memory, a million of them in less than 1 GiB.
+cost (default 1) and id are optional. It can also be a worker's log (LOG_FORMAT=json), or what "docker compose logs" wrote;
+there the time of an event is when it was settled, and its cost is taken as 1. Lines are sorted by time. Lines that cannot
+be read are skipped and named on standard error.
 
 The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES, LIMIT_GROUP, LIMIT_GROUP_OVERRIDES, LIMIT_RESERVE and
 DEDUPE_WINDOW, or those of the flags below. The same script as in production decides, in this process, at the times of
-the events; it connects to nothing. Each message is assumed to reach Slack at once. An event that costs more than a limit
-allows is dead: no worker would ask for it.
-
-The longest silence of a category is the longest time between two of its messages during which events arrived and were
-not sent (duplicates aside). It starts at the first event if no message was sent before, and ends at the last event if
-none was sent after. "-": there was none.
+the events; it connects to nothing. Each message is assumed to reach Slack at once.
 
 Examples:
    notifier-dev simulate -category 5/10m last-week.log
    notifier-dev simulate -global 200/1h -overrides "errors=20/30m+2/10s" events.jsonl
-   notifier-dev simulate -group 40/30m -reserve payments=5 last-week.log
-   docker compose logs --no-log-prefix notifier | notifier-dev simulate -json -`,
+   docker compose logs notifier | notifier-dev simulate -group 40/30m -reserve payments=5 -json`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "global", Usage: "`LIMIT` over all categories, instead of LIMIT_GLOBAL"},
 			&cli.StringFlag{Name: "category", Usage: "`LIMIT` for each category, instead of LIMIT_CATEGORY"},
@@ -77,10 +67,6 @@ Examples:
 				Name:  "json",
 				Usage: "write each decision as a line of JSON, with the names of the log, instead of the table",
 			},
-			&cli.BoolFlag{
-				Name:  "skip-bad",
-				Usage: "count and skip lines that cannot be read, instead of stopping at the first",
-			},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.NArg() > 1 {
@@ -91,8 +77,11 @@ Examples:
 				return err
 			}
 			s := simulation{
-				limits: limits, name: cmd.Args().First(), skipBad: cmd.Bool("skip-bad"), asJSON: cmd.Bool("json"),
-				out: cmd.Root().Writer, errOut: cmd.Root().ErrWriter,
+				limits: limits,
+				name:   cmd.Args().First(),
+				asJSON: cmd.Bool("json"),
+				out:    cmd.Root().Writer,
+				errOut: cmd.Root().ErrWriter,
 			}
 			return interruption(ctx, s.run(ctx, cmd.Root().Reader))
 		},
@@ -104,10 +93,7 @@ var limitFlags = []struct{ flag, variable string }{
 	{"global", "LIMIT_GLOBAL"},
 	{"category", "LIMIT_CATEGORY"},
 	{"overrides", "LIMIT_OVERRIDES"},
-	{
-		"group",
-		"LIMIT_GROUP",
-	},
+	{"group", "LIMIT_GROUP"},
 	{"group-overrides", "LIMIT_GROUP_OVERRIDES"},
 	{"reserve", "LIMIT_RESERVE"},
 	{"dedupe", "DEDUPE_WINDOW"},
@@ -137,37 +123,34 @@ func loadSimulatedLimits(cmd *cli.Command) (settings.Store, error) {
 
 // simulation is one run of the command.
 type simulation struct {
-	limits  settings.Store
-	name    string // of the file; empty or "-": standard input
-	skipBad bool
-	asJSON  bool
-	out     io.Writer
-	errOut  io.Writer
+	limits settings.Store
+	name   string // of the file; if empty or "-", standard input
+	asJSON bool
+	out    io.Writer
+	errOut io.Writer
 }
 
 func (s *simulation) run(ctx context.Context, in io.Reader) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(simulateGCPercent))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(simulateMemoryLimit, debug.SetMemoryLimit(-1))))
 	input, err := s.read(ctx, in)
 	if err != nil {
 		return err
 	}
-	if s.asJSON {
-		if err := input.WriteNotes(s.errOut); err != nil {
-			return err
-		}
+	if err := input.WriteNotes(s.errOut); err != nil {
+		return err
 	}
 	out := bufio.NewWriter(s.out)
-	var summary simulate.Summary
-	err = s.decide(ctx, input.Events, func(v simulate.Verdict) error {
-		if s.asJSON {
-			return v.Write(out)
+	if s.asJSON {
+		err = s.decide(ctx, input.Events, func(v simulate.Verdict) error { return v.Write(out) })
+	} else {
+		var table simulate.Table
+		err = s.decide(ctx, input.Events, func(v simulate.Verdict) error {
+			table.Add(v)
+			return nil
+		})
+		if err == nil {
+			err = table.Write(out, input, s.limits.Limits, s.limits.Dedupe)
 		}
-		summary.Add(v)
-		return nil
-	})
-	if err == nil && !s.asJSON {
-		err = summary.WriteTable(out, input, s.limits.Limits, s.limits.Dedupe)
 	}
 	if err != nil {
 		return err
@@ -175,25 +158,50 @@ func (s *simulation) run(ctx context.Context, in io.Reader) error {
 	return out.Flush()
 }
 
-// decide decides the events and shows the progress.
+// decide decides the events. On a terminal it shows the progress on one line, unless verdicts show it.
 func (s *simulation) decide(
-	ctx context.Context,
-	events []simulate.Event,
-	observe func(simulate.Verdict) error,
+	ctx context.Context, events []simulate.Event, observe func(simulate.Verdict) error,
 ) error {
-	screen := term.ScreenOf(s.errOut)
-	if s.asJSON && term.ScreenOf(s.out).Terminal {
-		screen = term.Screen{} // the verdicts on the screen show it
-	}
-	progress := newProgress(s.errOut, screen, len(events))
+	shown := term.ScreenOf(s.errOut).Terminal && !(s.asJSON && term.ScreenOf(s.out).Terminal)
+	progress := progress{out: term.Unescaped(s.errOut), total: len(events), last: time.Now()}
 	err := simulate.Run(ctx, events, s.limits.Limits, s.limits.Dedupe, func(v simulate.Verdict) error {
-		return errors.Join(progress.advance(), observe(v))
+		if shown {
+			progress.advance()
+		}
+		return observe(v)
 	})
-	return errors.Join(err, progress.erase())
+	progress.erase()
+	return err
 }
 
-// read reads the input in a goroutine of its own, because a read from a terminal or a pipe ends for no
-// signal. Where ctx ends before the input does, the goroutine is left to end with the process.
+// progress shows once a second how many events are decided, on one line that it overwrites. Its errors do not
+// matter.
+type progress struct {
+	out     io.Writer
+	total   int
+	decided int
+	last    time.Time // when the line was written, or the start
+	written bool
+}
+
+func (p *progress) advance() {
+	p.decided++
+	if time.Since(p.last) < time.Second {
+		return
+	}
+	p.last, p.written = time.Now(), true
+	_, _ = fmt.Fprintf(p.out, "\r%d of %s decided", p.decided, term.Count(p.total, "event"))
+}
+
+// erase clears the line, so that the next output starts in the first column.
+func (p *progress) erase() {
+	if p.written {
+		_, _ = io.WriteString(p.out, "\r\x1b[K")
+	}
+}
+
+// read reads the input in a goroutine of its own, because no signal ends a read from a terminal or a pipe. If
+// ctx ends before the input does, the goroutine is left to end with the process.
 func (s *simulation) read(ctx context.Context, in io.Reader) (simulate.Input, error) {
 	name := "standard input"
 	if s.name != "" && s.name != "-" {
@@ -210,7 +218,7 @@ func (s *simulation) read(ctx context.Context, in io.Reader) (simulate.Input, er
 	}
 	read := make(chan result, 1)
 	go func() {
-		input, err := simulate.Read(ctx, in, s.skipBad)
+		input, err := simulate.Read(ctx, in)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
 		}

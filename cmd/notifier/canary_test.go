@@ -93,7 +93,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 			for _, wanted := range []string{"a secret file can be used by others", "spans are lost", "notification dropped", "notification dead"} {
 				kit.Eventually(t, wanted, func() bool { return len(worker.out.lines(wanted)) > 0 })
 			}
-			slack.Always(devstack.Behaviour{Code: "invalid_auth"})
+			slack.Respond(devstack.Always(devstack.Response{Code: "invalid_auth"}))
 			settings["NATS_URL"] = regexp.MustCompile(`@.*`).ReplaceAllString(settings["NATS_URL"], "@127.0.0.1:1")
 			settings["SLACK_API_URL"] = "http://me:" + c["Slack URL's user"] + "@127.0.0.1:1/" + c["Slack URL's path"] + "/"
 			c.runAll(t, settings, admin)

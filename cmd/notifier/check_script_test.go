@@ -15,7 +15,13 @@ func startSlack(ts *testscript.TestScript, _ bool, scopes []string) {
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(slack.Close()) })
 	if len(scopes) > 0 {
-		slack.SetScopes(strings.Join(scopes, ","))
+		header := map[string]string{"X-OAuth-Scopes": strings.Join(scopes, ",")}
+		slack.Respond(func(r devstack.Request) *devstack.Response {
+			if r.Method != "auth.test" {
+				return nil
+			}
+			return &devstack.Response{Header: header}
+		})
 	}
 	ts.Setenv("SLACK_API_URL", slack.APIURL())
 	ts.Setenv("SLACK_HOOK", slack.WebhookURL())

@@ -56,7 +56,7 @@ func TestDeadDiesAgain(t *testing.T) {
 func TestDeadIsSentOnce(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, nil)
-	slack.Next(devstack.Behaviour{Code: "invalid_blocks"})
+	slack.Respond(devstack.Next(devstack.Response{Code: "invalid_blocks"}))
 	first := startReady(t, with(env, map[string]string{"EVENT_MAX_BYTES": "10"}))
 	publishes(t, env, "errors", "-id", "large", "the disk is full")
 	publishes(t, env, "errors", "-id", "refused", "disk full")

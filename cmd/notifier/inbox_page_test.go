@@ -14,17 +14,21 @@ import (
 	"notifier/test/kit"
 )
 
-// TestTheInboxPageSwitchesTheMode submits the form of the page, which then shows the fake's mode and
-// refusals.
-func TestTheInboxPageSwitchesTheMode(t *testing.T) {
+// TestInboxPage shows messages as text, and sets the faults of the fake Slack by the page's form.
+func TestInboxPage(t *testing.T) {
 	t.Parallel()
 	slack, err := devstack.StartSlack(ephemeralAddr)
 	kit.Check(t, err)
 	defer slack.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	post := func() (status int, answer string) {
+	const markup = `<img src=x onerror="document.title='owned'"><b>bold</b>`
+	post := func() (status int, reply string) {
 		t.Helper()
-		message := url.Values{"token": {"xoxb-1"}, "channel": {"<i>C1</i>"}, "text": {"hi"}}
+		blocks := `[{"type":"section","text":{"type":"mrkdwn","text":"` + strings.ReplaceAll(markup, `"`, `\"`) + `"}},` +
+			`{"type":"<i>","alt_text":"<i>"},{"type":"actions","elements":[{"text":{"text":"<i>"}}]}]`
+		message := url.Values{
+			"token": {"xoxb-1"}, "channel": {"<i>C1</i>"}, "text": {markup + "<javascript:alert(1)|click>&lt;b&gt;"}, "blocks": {blocks},
+		}
 		response, err := http.PostForm(slack.APIURL()+"chat.postMessage", message)
 		kit.Check(t, err)
 		defer response.Body.Close()
@@ -34,40 +38,47 @@ func TestTheInboxPageSwitchesTheMode(t *testing.T) {
 	}
 	b := openBrowser(t)
 	b.open(t, slack.URL())
-	b.waitForText(t, "#mode-now", "Slack accepts everything")
+	b.waitForText(t, "#faults-now", "Slack accepts everything")
 	b.waitForText(t, "#state", "live")
 	fill := func(name, value string) {
 		t.Helper()
 		see[bool](t, b, `(() => { const field = document.forms[0].elements[`+"`"+name+"`"+`]; field.value = `+"`"+value+"`"+`;
 			field.dispatchEvent(new Event("input", { bubbles: true })); return true; })()`)
 	}
-	b.do(t, chromedp.Click("#mode-now"))
-	fill("channel_limit", "1/1h")
+	b.do(t, chromedp.Click("#faults-now"))
+	fill("channel", "<i>C1</i>")
+	fill("limit", "1/1h")
 	fill("retry_after", "1m")
-	fill("fail", "<b>boom</b>=html\nx=y=internal_error")
-	b.do(t, chromedp.Click("#mode-form button:not([type])"))
-	b.waitForText(t, "#mode-now", "Slack behaves: 1/1h per channel; Retry-After 60s; fails: <b>boom</b>=html, x=y=internal_error")
+	b.do(t, chromedp.Click("#faults-form button:not([type])"))
+	b.waitForText(t, "#faults-now", "Slack fails: limit 1/1h per channel; Retry-After 1m")
 	for _, want := range []int{200, 429, 429} {
-		if status, answer := post(); status != want {
-			t.Errorf("%d %s, expected %d", status, answer, want)
+		if status, reply := post(); status != want {
+			t.Errorf("%d %s, expected %d", status, reply, want)
 		}
 	}
-	b.waitForText(t, "#mode-now", "· 2 refused")
-	b.waitForText(t, "#refusals", "<i>C1</i>: 2 refused by the limit of the channel")
-	if n := see[int](t, b, `document.querySelectorAll("#mode b, #mode i").length`); n != 0 {
-		t.Error("a text has become markup")
+	b.waitForText(t, "#faults-now", "· 2 refused")
+	b.waitForText(t, "#list", "click<b>")
+	b.waitForText(t, "#channels", "#<i>C1</i>")
+	if n := see[int](t, b, `document.querySelectorAll("#list b, #list i, #list img, #list a, nav i").length`); n != 0 {
+		t.Errorf("%d elements come from the text of a message", n)
 	}
 
 	b.expectFailures(true) // a 400
-	fill("channel_limit", "often")
-	b.do(t, chromedp.Click("#mode-form button:not([type])"))
-	b.waitForText(t, "#mode-answer", `channel_limit: "often", expected COUNT/DURATION`)
-	b.waitForText(t, "#mode-now", "1/1h per channel") // as before
+	fill("fail", "200")
+	b.do(t, chromedp.Click("#faults-form button:not([type])"))
+	b.waitForText(t, "#faults-reply", `fail: "200", expected an HTTP status`)
+	b.waitForText(t, "#faults-now", "limit 1/1h per channel") // as before
 	b.expectFailures(false)
-	b.do(t, chromedp.Click("#mode-off"))
-	b.waitForText(t, "#mode-now", "Slack accepts everything · 2 refused")
-	if status, answer := post(); status != 200 || !strings.Contains(answer, `"ok":true`) {
-		t.Errorf("%d %s, expected it accepted", status, answer)
+	fill("fail", "is_archived")
+	b.do(t, chromedp.Click("#faults-form button:not([type])"))
+	b.waitForText(t, "#faults-now", "Slack fails: posts to <i>C1</i> fail with is_archived")
+	if status, reply := post(); status != 200 || !strings.Contains(reply, "is_archived") {
+		t.Errorf("%d %s, expected is_archived", status, reply)
+	}
+	b.do(t, chromedp.Click("#faults-off"))
+	b.waitForText(t, "#faults-now", "Slack accepts everything · 3 refused")
+	if status, reply := post(); status != 200 || !strings.Contains(reply, `"ok":true`) {
+		t.Errorf("%d %s, expected it accepted", status, reply)
 	}
 	b.expectFailures(true) // closing the fake ends the page's event stream
 }

@@ -27,15 +27,15 @@ import (
 // channel by its ID.
 var endings = []struct {
 	outcome, category, payload string
-	slack                      []devstack.Behaviour
+	slack                      []devstack.Response
 }{
-	{"sent", "team.a", `{"id":"e-1","text":"x"}`, []devstack.Behaviour{{Body: `{"ok":true,"channel":"C9","ts":"1.000001"}`}}},
+	{"sent", "team.a", `{"id":"e-1","text":"x"}`, []devstack.Response{{Body: `{"ok":true,"channel":"C9","ts":"1.000001"}`}}},
 	{"dropped category", "team.a", `{"id":"e-2","text":"x"}`, nil},
 	{"dropped duplicate", "team.a", `{"id":"e-1","text":"x"}`, nil},
 	{"dropped expired", "team.b", `{"id":"e-4","text":"x","time":"2020-01-01T00:00:00Z"}`, nil},
 	{"dropped muted", "quiet", `{"id":"e-5","text":"x"}`, nil},
 	{"dead unroutable", "odd", `{"id":"e-6","text":"x","channel":"#none"}`, nil},
-	{"dead slack_rejected", "odd", `{"id":"e-7","text":"x"}`, []devstack.Behaviour{{Code: "invalid_blocks"}}},
+	{"dead slack_rejected", "odd", `{"id":"e-7","text":"x"}`, []devstack.Response{{Code: "invalid_blocks"}}},
 }
 
 // collector keeps the attributes of spans, by event and outcome.
@@ -93,7 +93,7 @@ func TestEverybodyShowsTheSameRecord(t *testing.T) {
 
 	var lines []map[string]any // without level, ts and msg
 	for i, e := range endings {
-		slack.Next(e.slack...)
+		slack.Respond(devstack.Next(e.slack...))
 		code := exitUnsent
 		if e.outcome == outcome.Sent {
 			code = exitDone

@@ -37,21 +37,12 @@ func asks(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// behaves changes the mode of the script's fake Slack: behaves '{"revoked":true}'.
+// behaves sets the faults of the script's fake Slack: behaves '{"revoked":true}'. {} ends them.
 func behaves(ts *testscript.TestScript, neg bool, args []string) {
-	changeSlack(ts, "fake/mode", neg, args)
-}
-
-// replies sets the reply of the script's fake Slack to every post: replies '{"status":503}'. {} accepts all.
-func replies(ts *testscript.TestScript, neg bool, args []string) {
-	changeSlack(ts, "fake/always", neg, args)
-}
-
-func changeSlack(ts *testscript.TestScript, path string, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("expected one argument, a JSON object")
 	}
-	url := strings.TrimSuffix(ts.Getenv("SLACK_API_URL"), "api/") + path
+	url := strings.TrimSuffix(ts.Getenv("SLACK_API_URL"), "api/") + "fake/faults"
 	response, err := http.Post(url, "application/json", strings.NewReader(args[0]))
 	ts.Check(err)
 	ts.Check(response.Body.Close())

@@ -26,7 +26,7 @@ func TestEventsThatWillNotBeDeliveredAgainAreShown(t *testing.T) {
 		Durable: "notifier", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxDeliver: 2,
 	})
 	kit.Check(t, err)
-	slack.Always(devstack.Behaviour{Delay: time.Hour})
+	slack.Respond(devstack.Always(devstack.Response{Delay: time.Hour}))
 	publishes(t, env, "errors", "-id", "e-1", "disk full")
 	publishes(t, env, "errors", "-id", "e-2", "disk empty")
 	for deliveries := uint64(2); deliveries <= 4; deliveries += 2 {
@@ -43,7 +43,7 @@ func TestEventsThatWillNotBeDeliveredAgainAreShown(t *testing.T) {
 		<-worker.ended
 	}
 
-	slack.Always(devstack.Behaviour{})
+	slack.Respond(nil)
 	worker := startReady(t, env)
 	metrics := adminURL(t, &worker.out) + "/metrics"
 	expectMetrics(t, metrics, `notifier_stream_unread_stuck 2$`)

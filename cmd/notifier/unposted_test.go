@@ -61,7 +61,7 @@ func TestAPausedChannelIsNamed(t *testing.T) {
 	// so that the refusal is this channel's: the workspace would refuse others too
 	publishes(t, env, "errors", "-n", "3", "disk full")
 	kit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
-	slack.Next(devstack.Behaviour{RetryAfter: "60"})
+	slack.Respond(devstack.Next(devstack.Response{RetryAfter: "60"}))
 	publishes(t, env, "errors", "disk full")
 	kit.Eventually(t, "the log names the channel", func() bool {
 		lines := p.out.lines(`"msg":"waiting"`)

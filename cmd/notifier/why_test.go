@@ -21,7 +21,7 @@ var failingInFlight = regexp.MustCompile(`^In flight in errors: admitted 20[^,]+
 func TestWhyFollowsAnEvent(t *testing.T) {
 	t.Parallel()
 	_, slack, env := services(t, nil)
-	slack.Always(devstack.Behaviour{Status: 503})
+	slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	startReady(t, env)
 	publishes(t, env, "errors", "-id", "e-1", "disk full")
 	why := []string{"why", "e-1"}
@@ -32,7 +32,7 @@ func TestWhyFollowsAnEvent(t *testing.T) {
 	if !strings.HasPrefix(out, `{"event_id":"e-1","category":"errors","state":"in_flight","admitted":"`) {
 		t.Error(out)
 	}
-	slack.Always(devstack.Behaviour{})
+	slack.Respond(nil)
 	eventuallySays(t, "it was sent", env, why, func(out string) bool {
 		return strings.Contains(out, " errors     sent      -        #alerts, ") && !strings.Contains(out, "In flight")
 	})

@@ -58,7 +58,7 @@ func TestSnapshotOfARunningReplica(t *testing.T) {
 		t.Errorf("at work: %+v", now)
 	}
 
-	slack.Always(devstack.Behaviour{Status: 503})
+	slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	_, err = kit.JetStream(t, natsURL).Publish(t.Context(), "notify.errors", []byte("disk full"))
 	kit.Check(t, err)
 	eventually("waiting for the channel", func() bool {
@@ -68,7 +68,7 @@ func TestSnapshotOfARunningReplica(t *testing.T) {
 	if !now.Ready {
 		t.Errorf("not ready because of Slack: %q", now.NotReady)
 	}
-	slack.Always(devstack.Behaviour{})
+	slack.Respond(nil)
 	eventually("sending again", func() bool {
 		return !now.LastSent.IsZero() && len(now.Waits) == 0 && now.Held == 0 && len(now.Failing) == 0
 	})

@@ -76,7 +76,7 @@ func (s *fixture) failOnce() {
 	s.Helper()
 	s.createConsumer(impatient)
 	first := s.started(quick, brief)
-	s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
+	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "2"}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.eventually("the failure is recorded", func() bool {
 		record := s.record("e1")
@@ -174,7 +174,7 @@ func (l forgetful) Answered(
 // The worker remembers that its own post failed, even if Redis does not.
 func TestSecondRefusalKnowsTheWorkersOwnFailure(t *testing.T) {
 	s := newFixture(t)
-	s.slack.Next(devstack.Behaviour{RetryAfter: "2"})
+	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "2"}))
 	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = forgetful{l.Limiter}, true }))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})

@@ -13,13 +13,16 @@ func quick(c *setup) { c.lease, c.shutdown = 300*time.Millisecond, 0 }
 
 func webhook(c *setup) { c.webhook = true }
 
+// unreadable refuses searches: the token lacks the scope.
+var unreadable = devstack.AlwaysHistory(devstack.Response{Code: "missing_scope"})
+
 // dieWhilePosting starts a worker that crashes after Slack accepted event "e1" and before Redis recorded
 // the post.
 func (s *fixture) dieWhilePosting(changes ...func(*setup)) {
 	s.Helper()
 	s.createConsumer(impatient)
 	first := s.started(append([]func(*setup){quick, func(c *setup) { c.slackTimeout = time.Minute }}, changes...)...)
-	s.slack.Next(devstack.Behaviour{Accept: true, Hang: true})
+	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Hang: true}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.eventually("Slack has it", func() bool { return s.slack.Accepted() == 1 })
 	first.crash()
@@ -71,7 +74,7 @@ func TestChannelByNameIsSearched(t *testing.T) {
 	s.started(func(c *setup) { c.channel = "#alerts" })
 	s.publish("errors", "shows the channel's ID")
 	s.settled(1)
-	s.slack.Next(devstack.Behaviour{ResetAfter: true})
+	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"found_in_channel": true, "attempts": 1.0})
 	s.expectEachPostedOnce(2)
@@ -80,7 +83,7 @@ func TestChannelByNameIsSearched(t *testing.T) {
 func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
 	s := newFixture(t)
 	s.started()
-	s.slack.Next(devstack.Behaviour{ResetAfter: true}, devstack.Behaviour{ResetBefore: true})
+	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}, devstack.Response{Reset: true}))
 	s.publish("errors", "arrived", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"found_in_channel": true, "attempts": 1.0})
 	s.publish("errors", "did not arrive", "Nats-Msg-Id", "e2")
@@ -95,7 +98,7 @@ func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
 	s.createConsumer(impatient)
 	lone := &logLines{}
 	first := s.started(func(c *setup) { c.log = lone })
-	s.slack.Next(devstack.Behaviour{Accept: true, Delay: 2500 * time.Millisecond})
+	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Delay: 2500 * time.Millisecond}))
 	s.publish("errors", "hello")
 	s.eventually("it is being posted", func() bool { return s.slack.Requests() == 1 })
 	s.started()
@@ -110,22 +113,19 @@ func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
 // The post is repeated if the channel cannot be read, rather than waiting for the history.
 func TestUnreadableChannelRepeatsThePost(t *testing.T) {
 	t.Parallel()
-	failing := devstack.Behaviour{Status: 500}
+	failing := devstack.Response{Status: 500}
 	for name, test := range map[string]struct {
-		history  devstack.History
-		answers  []devstack.Behaviour
+		history  devstack.Hook
 		searches int
 	}{
-		"without the scope": {devstack.History{MissingScope: true}, nil, 1},
-		"limited for long":  {devstack.History{RetryAfter: "60"}, nil, 1},
-		"failing":           {devstack.History{}, slices.Repeat([]devstack.Behaviour{failing}, 6), 4},
+		"without the scope": {unreadable, 1},
+		"limited for long":  {devstack.AlwaysHistory(devstack.Response{RetryAfter: "60"}), 1},
+		"failing":           {devstack.NextHistory(slices.Repeat([]devstack.Response{failing}, 6)...), 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
-			s.slack.SetHistory(test.history)
-			s.slack.NextHistory(test.answers...)
+			s.slack.Respond(devstack.First(test.history, devstack.Next(devstack.Response{Reset: true})))
 			s.started()
-			s.slack.Next(devstack.Behaviour{ResetBefore: true})
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 			s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
 			if n := s.slack.HistoryRequests(); n != test.searches {
@@ -138,10 +138,12 @@ func TestUnreadableChannelRepeatsThePost(t *testing.T) {
 // After an outage of posts and history requests, the channel is searched before the next post.
 func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s := newFixture(t)
-	failing := devstack.Behaviour{Status: 503}
-	s.slack.NextHistory(failing, failing, failing, failing)
+	failing := devstack.Response{Status: 503}
+	s.slack.Respond(devstack.First(
+		devstack.NextHistory(failing, failing, failing, failing),
+		devstack.Next(devstack.Response{Accept: true, Reset: true}, failing),
+	))
 	s.started()
-	s.slack.Next(devstack.Behaviour{ResetAfter: true}, failing)
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "sent", "found_in_channel": true})
 	s.expectEachPostedOnce(1)

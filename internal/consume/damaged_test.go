@@ -69,13 +69,13 @@ func TestWorkerFullOfLettersIsNotReady(t *testing.T) {
 	s := newFixture(t)
 	full := s.refuseLetters()
 	r := s.started(func(c *setup) { c.batch = 2 })
-	s.slack.Always(devstack.Behaviour{Code: "no_text"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "no_text"}))
 	s.publishMany("errors", 10)
 	s.eventually("the worker is not ready", func() bool {
 		reasons := strings.Join(r.Ready(t.Context()), "\n")
 		return strings.Contains(reasons, "dead_letter: ") && strings.Contains(reasons, "no room is left")
 	})
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	full.MaxMsgs = 1000
 	_, err := s.js.UpdateStream(t.Context(), full)
 	kit.Check(t, err)

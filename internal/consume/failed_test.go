@@ -15,14 +15,14 @@ import (
 
 // failures lists results of a post that rule out a message in the channel.
 var failures = map[string]struct {
-	behaviour devstack.Behaviour
+	behaviour devstack.Response
 	waitsFor  string
 	refused   bool // no connection is made
 }{
-	"service_unavailable": {devstack.Behaviour{Status: 503, Code: "service_unavailable"}, "slack", false},
-	"429":                 {devstack.Behaviour{RetryAfter: "1"}, "slack", false},
-	"refused connection":  {devstack.Behaviour{}, "slack", true},
-	"token_revoked":       {devstack.Behaviour{Code: "token_revoked"}, "credentials", false},
+	"service_unavailable": {devstack.Response{Status: 503, Code: "service_unavailable"}, "slack", false},
+	"429":                 {devstack.Response{RetryAfter: "1"}, "slack", false},
+	"refused connection":  {devstack.Response{}, "slack", true},
+	"token_revoked":       {devstack.Response{Code: "token_revoked"}, "credentials", false},
 }
 
 // leasedForLong makes a test time out if it waits for the lease of another worker's post.
@@ -34,7 +34,7 @@ func (s *fixture) failPosts(kind string, handOver func(*replica), changes ...fun
 	s.Helper()
 	failure := failures[kind]
 	s.createConsumer(impatient)
-	s.slack.Always(failure.behaviour)
+	s.slack.Respond(devstack.Always(failure.behaviour))
 	first := s.started(append([]func(*setup){leasedForLong, func(c *setup) {
 		if failure.refused {
 			c.slackURL = "http://" + kit.FreeAddr(s.T) + "/api/"
@@ -46,7 +46,7 @@ func (s *fixture) failPosts(kind string, handOver func(*replica), changes ...fun
 	if n := len(s.log.settled()); n != 0 {
 		s.Fatalf("%d events were settled by the first worker", n)
 	}
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 }
 
 func stopped(r *replica) { _ = r.stop() }
@@ -102,14 +102,16 @@ func TestFailedPostIsRefundedByTheNextWorker(t *testing.T) {
 func TestFailureAfterAnAmbiguousPostLeavesItAmbiguous(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
-	s.slack.SetHistory(devstack.History{MissingScope: true})
 	first := s.started(quick, func(c *setup) { c.shutdown = 5 * time.Second })
-	s.slack.Always(devstack.Behaviour{Status: 503, Code: "service_unavailable"})
-	s.slack.Next(devstack.Behaviour{ResetAfter: true})
+	s.slack.Respond(devstack.First(
+		unreadable,
+		devstack.Next(devstack.Response{Accept: true, Reset: true}),
+		devstack.Always(devstack.Response{Status: 503, Code: "service_unavailable"}),
+	))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.eventually("a later post has failed", func() bool { return s.slack.Requests() >= 2 })
 	first.crash()
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(unreadable)
 	s.started(quick, with(newMuteSwitch("errors")))
 	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true})
 	s.expectCharged(1)
@@ -129,11 +131,11 @@ func TestUnrecordedFailureIsAmbiguous(t *testing.T) {
 		c.shutdown = 5 * time.Second
 		c.limiter = func(l consume.Limiter) consume.Limiter { return unrecorded{l} }
 	})
-	s.slack.Always(devstack.Behaviour{Status: 503, Code: "service_unavailable"})
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 503, Code: "service_unavailable"}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.eventually("its post has failed", func() bool { return first.waitsFor("slack") != "" })
 	first.crash()
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	s.started(quick)
 	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true})
 	s.expectEachPostedOnce(1)

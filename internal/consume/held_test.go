@@ -12,7 +12,7 @@ import (
 // AckWait is.
 func TestEventsInFlightAreKeptAlive(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]devstack.Behaviour{
+	for name, trouble := range map[string]devstack.Response{
 		"cooling down": {RetryAfter: "3"}, "slow": {Delay: 3 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestEventsInFlightAreKeptAlive(t *testing.T) {
 			var redelivered []string
 			s.started()
 			s.started()
-			s.slack.Next(trouble)
+			s.slack.Respond(devstack.Next(trouble))
 			began := time.Now()
 			s.publishMany("errors", 5)
 			s.eventually("all are settled", func() bool {

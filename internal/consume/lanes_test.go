@@ -3,6 +3,7 @@ package consume_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -15,20 +16,34 @@ import (
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/snapshot"
-	"notifier/test/kit"
 )
 
 // The default channel is C0DEFAULT; category deploys goes to C0DEPLOYS.
 
-func (s *fixture) mode(m devstack.Mode) {
-	s.Helper()
-	kit.Check(s.T, s.slack.SetMode(m))
+// Responses for an event that Slack never accepts: a firewall's page, and Slack's own error.
+var (
+	blocked = devstack.Response{
+		Status: http.StatusForbidden,
+		Body:   "<!DOCTYPE html><title>403 Forbidden</title>",
+		Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
+	}
+	internalError = devstack.Response{Code: "internal_error"}
+)
+
+// failTexts gives posts that contain text this response.
+func (s *fixture) failTexts(text string, response devstack.Response) {
+	s.slack.Respond(func(r devstack.Request) *devstack.Response {
+		if !r.Post() || !strings.Contains(r.Message.Text, text) {
+			return nil
+		}
+		return &response
+	})
 }
 
 // refuse uses up the Slack limit of a channel, so that Slack rejects further posts.
 func (s *fixture) refuse(category string, retryAfter time.Duration) {
 	s.Helper()
-	s.mode(devstack.Mode{ChannelLimit: s.limit("3/1h"), RetryAfter: retryAfter})
+	s.slack.SetLimit(s.limit("3/1h"), retryAfter)
 	sent := s.slack.Accepted()
 	s.publishMany(category, 4)
 	s.eventually("the channel's limit is met", func() bool {
@@ -53,7 +68,7 @@ func TestPausedChannelDoesNotDelayOthers(t *testing.T) {
 			t.Errorf("a worker waits for %+v, expected only %+v", wait, want)
 		}
 	}
-	if requests := s.slack.Refused("C0DEFAULT").ChannelLimit; requests > 4 {
+	if requests := s.slack.Limited("C0DEFAULT"); requests > 4 {
 		t.Errorf("%d requests were refused, expected as many as may be in flight: 4", requests)
 	}
 }
@@ -61,14 +76,14 @@ func TestPausedChannelDoesNotDelayOthers(t *testing.T) {
 // Three replicas post a storm of events to one channel.
 func TestPaceKeepsChannelBelowSlackLimit(t *testing.T) {
 	s := newFixture(t)
-	s.mode(devstack.Mode{ChannelLimit: s.limit("12/1s"), RetryAfter: time.Second})
+	s.slack.SetLimit(s.limit("12/1s"), time.Second)
 	for range 3 {
 		s.started(func(c *setup) { c.pace = "10/1s" })
 	}
 	s.publishMany("errors", 50)
 	s.settled(50)
 	s.expectEachPostedOnce(50)
-	if refused := s.slack.Refused("C0DEFAULT").ChannelLimit; refused > 0 {
+	if refused := s.slack.Limited("C0DEFAULT"); refused > 0 {
 		t.Errorf("Slack refused %d posts, expected none", refused)
 	}
 }
@@ -96,10 +111,10 @@ func TestSlowChannelDoesNotBlockDecisions(t *testing.T) {
 func TestReturnedEventsArePostedOnce(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.batch, c.category, c.global = 4, "100/30m", "100/30m" })
-	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailHTML}}})
+	s.failTexts("event", blocked)
 	s.publishMany("errors", 40)
 	s.eventually("some were given back", func() bool { return s.charged() == 40 })
-	s.mode(devstack.Mode{})
+	s.slack.Respond(nil)
 	s.settled(40)
 	s.expectEachPostedOnce(40)
 	s.expectCharged(40)
@@ -111,7 +126,7 @@ func TestFullWorkerIsNotReady(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 5 })
 	r := s.started(func(c *setup) { c.batch, c.routes = 4, map[string]string{"builds": "C0BUILDS"} })
-	s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "event", Kind: devstack.FailHTML}}})
+	s.failTexts("event", blocked)
 	for i := range 30 { // no channel has half of the events
 		s.publish([]string{"errors", "deploys", "builds"}[i%3], fmt.Sprint("event ", i))
 	}
@@ -119,7 +134,7 @@ func TestFullWorkerIsNotReady(t *testing.T) {
 		ready := strings.Join(r.Ready(t.Context()), "\n")
 		return strings.Contains(ready, "worker: no room is left beside 16 events for slow channels, most of them for ")
 	})
-	s.mode(devstack.Mode{})
+	s.slack.Respond(nil)
 	s.settled(30)
 	r.expectReady()
 	s.expectEachPostedOnce(30)
@@ -129,10 +144,10 @@ func TestFullWorkerIsNotReady(t *testing.T) {
 // attempts.
 func TestPoisonedEventDoesNotBlockItsChannel(t *testing.T) {
 	t.Parallel()
-	for kind, detail := range map[string]string{devstack.FailHTML: "http_403", devstack.FailInternal: "internal_error"} {
-		t.Run(kind, func(t *testing.T) {
+	for detail, response := range map[string]devstack.Response{"http_403": blocked, "internal_error": internalError} {
+		t.Run(detail, func(t *testing.T) {
 			s := newFixture(t)
-			s.mode(devstack.Mode{Fail: []devstack.Failure{{Text: "poison", Kind: kind}}})
+			s.failTexts("poison", response)
 			s.createStream(nil)
 			s.publish("errors", "poison", "Nats-Msg-Id", "poison")
 			s.publishMany("errors", 20)
@@ -153,7 +168,7 @@ func TestPoisonedEventDoesNotBlockItsChannel(t *testing.T) {
 			s.expectCharged(21) // the event may be in the channel
 			s.expectNothingLeft()
 			// Once Slack accepts the message, the letter can be replayed at once.
-			s.mode(devstack.Mode{})
+			s.slack.Respond(nil)
 			s.publish("errors", "poison", "Notifier-Event-Id", "poison", "Nats-Msg-Id", "replay")
 			if replayed := s.settled(22)[21]; replayed["event_id"] != "poison" || replayed["outcome"] != "sent" {
 				t.Errorf("line %v, expected that the replay is sent", replayed)
@@ -199,7 +214,7 @@ func TestExpiredRedeliveryIsRefunded(t *testing.T) {
 func TestExpiredAfterAPostKeepsItsSlot(t *testing.T) {
 	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.maxAge = 2 * time.Second })
-	s.slack.Always(devstack.Behaviour{Code: "internal_error"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "internal_error"}))
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
 	s.expectLine("perhaps", line{"reason": "expired", "ambiguous": true})
 	s.expectCharged(1)

@@ -70,7 +70,7 @@ func TestACategoryWritesSixtyLettersAMinute(t *testing.T) {
 		s.publish("errors", payload, "Nats-Msg-Id", fmt.Sprintf("bad-%d", i))
 	}
 	s.publish("other", "{", "Nats-Msg-Id", "other")
-	s.slack.Always(devstack.Behaviour{Code: "invalid_blocks"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "invalid_blocks"}))
 	for i := range 70 {
 		s.publish("errors", "hello", "Nats-Msg-Id", fmt.Sprintf("refused-%d", i))
 	}
@@ -110,8 +110,8 @@ func TestRefusingDeadLetterStreamStopsNobody(t *testing.T) {
 	for i := range 40 {
 		s.publish("bad"+strconv.Itoa(i), "{", "Nats-Msg-Id", fmt.Sprintf("bad-%d", i))
 	}
-	refusal := devstack.Behaviour{Code: "is_archived"}
-	s.slack.Next(refusal, refusal, refusal)
+	refusal := devstack.Response{Code: "is_archived"}
+	s.slack.Respond(devstack.Next(refusal, refusal, refusal))
 	for i := range 3 {
 		s.publish("refused", "hello", "Nats-Msg-Id", fmt.Sprintf("refused-%d", i))
 	}

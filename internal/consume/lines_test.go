@@ -207,7 +207,7 @@ func TestDeadEventLines(t *testing.T) {
 	s.publish("errors", `{"text":"x","channel":"C0ELSE"}`, "Nats-Msg-Id", "elsewhere")
 	expectWholeLine(t, dead("elsewhere", "unroutable", 2), s.lineOf("elsewhere"))
 
-	s.slack.Next(devstack.Behaviour{Code: "channel_not_found"})
+	s.slack.Respond(devstack.Next(devstack.Response{Code: "channel_not_found"}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "rejected")
 	want := dead("rejected", "slack_rejected", 3)
 	want["detail"], want["channel"], want["attempts"] = "channel_not_found", "C0DEFAULT", 1.0
@@ -259,9 +259,9 @@ func TestLogHoldsNoTextOrSecret(t *testing.T) {
 			})
 			s.publish("errors", text)
 			s.settled(1)
-			s.slack.Next(
-				devstack.Behaviour{Status: 500, Body: text + s.slack.WebhookURL()}, devstack.Behaviour{Hang: true},
-				devstack.Behaviour{Code: "invalid_payload"})
+			s.slack.Respond(devstack.Next(
+				devstack.Response{Status: 500, Body: text + s.slack.WebhookURL()}, devstack.Response{Hang: true},
+				devstack.Response{Code: "invalid_payload"}))
 			s.publish("errors", text)
 			s.settled(2)
 			s.publish("errors", `{"text":"`+text)

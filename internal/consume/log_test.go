@@ -63,7 +63,7 @@ func TestUnloggedEventsAreHeld(t *testing.T) {
 func TestLogFailureDuringAPostHoldsTheEvent(t *testing.T) {
 	s := newFixture(t)
 	first := s.started(func(c *setup) { c.shutdown = 500 * time.Millisecond })
-	s.slack.Next(devstack.Behaviour{Delay: 300 * time.Millisecond})
+	s.slack.Respond(devstack.Next(devstack.Response{Delay: 300 * time.Millisecond}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 	s.log.broken.Store(true)

@@ -123,7 +123,7 @@ func (m *muteHistory) step() {
 		m.unmute(category, of)
 	case n == 18 && m.pauses == 0:
 		m.pauses++
-		m.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+		m.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "1"}))
 	case n == 19 && m.stops == 0:
 		m.stops++
 		i := m.chance.IntN(len(m.replicas))

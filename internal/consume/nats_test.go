@@ -36,12 +36,12 @@ func TestWorkerWaitsForNATSAtStart(t *testing.T) {
 func TestHeldEventsSurviveNATSRestart(t *testing.T) {
 	s := newFixture(t)
 	s.started()
-	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	s.publishMany("errors", 20)
 	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 20 })
 	s.nats.Stop()
 	kit.Check(t, s.nats.Start())
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	s.settled(20)
 	s.expectEachPostedOnce(20)
 	s.expectNothingLeft()
@@ -51,7 +51,7 @@ func TestHeldEventsSurviveNATSRestart(t *testing.T) {
 func TestDeletedConsumerIsRecreated(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
-	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	s.publishMany("errors", 10)
 	s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 10 })
 	kit.Check(t, s.js.DeleteConsumer(t.Context(), streamName, consumerName))
@@ -59,7 +59,7 @@ func TestDeletedConsumerIsRecreated(t *testing.T) {
 		_, err := s.js.Consumer(t.Context(), streamName, consumerName)
 		return err == nil
 	})
-	s.slack.Always(devstack.Behaviour{Delay: 100 * time.Millisecond})
+	s.slack.Respond(devstack.Always(devstack.Response{Delay: 100 * time.Millisecond}))
 	s.eventually("all are settled", func() bool { return s.streamInfo(streamName).State.Msgs == 0 })
 	s.expectEachPostedOnce(10)
 	s.expectNothingLeft()
@@ -83,7 +83,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 		}
 	}
 	s.started(func(c *setup) { c.concurrency = 1 })
-	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	for _, id := range []string{"old1", "old2", "old3", "old4"} {
 		s.publish("errors", id, "Nats-Msg-Id", id)
 	}
@@ -96,7 +96,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 	for _, id := range []string{"new1", "new2", "new3", "new4"} {
 		s.publish("errors", id, "Nats-Msg-Id", id)
 	}
-	s.slack.Always(devstack.Behaviour{Delay: 100 * time.Millisecond})
+	s.slack.Respond(devstack.Always(devstack.Response{Delay: 100 * time.Millisecond}))
 	s.settled(8)
 	s.expectEachPostedOnce(8)
 	s.expectNothingLeft()
@@ -214,7 +214,7 @@ func TestClosedConnectionEndsRun(t *testing.T) {
 			s := newFixture(t)
 			r := s.started(func(c *setup) { c.shutdown = 500 * time.Millisecond })
 			if held {
-				s.slack.Always(devstack.Behaviour{Status: 503})
+				s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 				s.publishMany("errors", 5)
 				s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 5 })
 			}

@@ -179,7 +179,7 @@ func TestOutageOfRedisKeepsTheOrder(t *testing.T) {
 	}
 	s := newDurableFixture(t)
 	r := s.started()
-	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "1"}))
 	s.publishSeries(events, nothing)
 	s.eventually("all are admitted", func() bool { return s.charged() == 12 && s.slack.Requests() == 1 })
 	s.redis.Stop(t)

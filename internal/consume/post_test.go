@@ -71,7 +71,7 @@ func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
 			}}
 		}
 	})
-	s.slack.Next(devstack.Behaviour{Status: 503}, devstack.Behaviour{Status: 503})
+	s.slack.Respond(devstack.Next(devstack.Response{Status: 503}, devstack.Response{Status: 503}))
 	s.publish("errors", "stuck", "Nats-Msg-Id", "stuck")
 	s.eventually("Slack has failed it", func() bool { return s.slack.Requests() == 1 })
 	for _, id := range []string{"e1", "e2", "e3"} {
@@ -87,7 +87,7 @@ func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
 func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.batch, c.category = 5, "1/30m" })
-	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
+	s.slack.Respond(devstack.Always(devstack.Response{RetryAfter: "600"}))
 	s.publish("errors", "held")
 	s.publish("deploys", "held in another channel")
 	s.eventually("Slack has asked all to wait", func() bool {
@@ -140,7 +140,7 @@ func TestFailingRedisIsNotQueriedByEachEvent(t *testing.T) {
 func TestChannelWaitEndsWithItsLastEvent(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.maxAge = time.Second })
-	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	s.publish("errors", "too old soon")
 	s.eventually("the channel is waited for", func() bool { return len(r.Snapshot().Waits) > 0 })
 	s.settled(1)

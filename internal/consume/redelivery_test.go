@@ -14,7 +14,7 @@ func TestRedeliveryIsNotChargedAgain(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	first := s.started(func(c *setup) { c.category, c.shutdown, c.concurrency = "3/30m", 0, 1 })
-	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "1"}))
 	s.publishMany("errors", 3)
 	s.eventually("all are admitted and held", func() bool {
 		return s.charged() == 3 && len(s.log.waits("slack")) == 1
@@ -64,7 +64,7 @@ func TestRedeliveryOfASentEventIsADuplicate(t *testing.T) {
 func TestReturnedEventsAreRedeliveredAtOnce(t *testing.T) {
 	s := newFixture(t)
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 0, 1 })
-	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "1"}))
 	s.publishMany("errors", 10)
 	s.eventually("all are admitted and held", func() bool {
 		return s.charged() == 10 && len(s.log.waits("slack")) == 1

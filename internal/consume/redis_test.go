@@ -124,7 +124,7 @@ func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
 func TestAdmittedEventSurvivesRedisOutage(t *testing.T) {
 	s := newDurableFixture(t)
 	r := s.started()
-	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
+	s.slack.Respond(devstack.Next(devstack.Response{Delay: 500 * time.Millisecond}))
 	s.publish("errors", "hello")
 	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 	s.redis.Stop(t)

@@ -62,7 +62,7 @@ func TestFullRedisIsLoggedOnce(t *testing.T) {
 	s.started(func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return countedCalls{l, &asked} }
 	})
-	s.slack.Always(devstack.Behaviour{Status: 503})
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 	s.publish("errors", "hello")
 	s.eventually("a post is tried", func() bool { return s.slack.Requests() > 0 })
 	client := s.redis.Client(t)
@@ -70,7 +70,7 @@ func TestFullRedisIsLoggedOnce(t *testing.T) {
 	before := asked.Load()
 	s.eventually("it is admitted again and again", func() bool { return asked.Load() >= before+3 })
 	kit.Check(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	s.settled(1)
 	if lines := s.log.waits("redis"); len(lines) != 1 {
 		t.Errorf("lines about the wait: %v, expected one", lines)

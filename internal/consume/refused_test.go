@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 func TestRefusingChannelIsClosed(t *testing.T) {
 	s := newFixture(t)
 	r := s.started(func(c *setup) { c.concurrency, c.category = 1, "8/30m" })
-	refusal := devstack.Behaviour{Code: "is_archived"}
-	s.slack.Next(refusal, refusal, refusal, refusal, refusal)
+	refusal := devstack.Response{Code: "is_archived"}
+	s.slack.Respond(devstack.Next(refusal, refusal, refusal, refusal, refusal))
 	for i := range 8 {
 		s.publish("errors", fmt.Sprintf("event %d", i), "Nats-Msg-Id", fmt.Sprintf("e%d", i))
 	}
@@ -69,11 +70,11 @@ func (s *fixture) replay(id string) line {
 func TestReplayedEventTriesRefusedChannel(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()
-	s.slack.Always(devstack.Behaviour{Code: "not_in_channel"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "not_in_channel"}))
 	s.publishMany("errors", 8)
 	s.settled(8)
 	refused := time.Now()
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	for n, sent := 0, false; !sent; n++ {
 		replayed := time.Now()
 		sent = s.replay(fmt.Sprintf("e%d", n))["outcome"] == "sent"
@@ -89,7 +90,7 @@ func TestReplayedEventTriesRefusedChannel(t *testing.T) {
 func TestReplayDoesNotStormRefusedChannel(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
-	s.slack.Always(devstack.Behaviour{Code: "not_in_channel"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "not_in_channel"}))
 	s.publishMany("errors", 5)
 	s.settled(5)
 	begun := time.Now()
@@ -131,7 +132,7 @@ func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
 	s.started(quick, func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }
 	})
-	s.slack.Always(devstack.Behaviour{Code: "is_archived"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "is_archived"}))
 	s.publishMany("errors", 5)
 	s.settled(5)
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "posted")
@@ -149,9 +150,8 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			s := newFixture(t)
 			r := s.started(func(c *setup) { c.concurrency = 1 })
-			for range 7 {
-				s.slack.Next(devstack.Behaviour{Code: code})
-			}
+			refusals := slices.Repeat([]devstack.Response{{Code: code}}, 7)
+			s.slack.Respond(devstack.Next(refusals...))
 			s.publishMany("errors", 8)
 			s.expectOutcomes(map[string]int{"dead slack_rejected": 7, "sent": 1}, s.settled(8))
 			if refused := r.refused(); len(refused) != 0 {
@@ -164,10 +164,9 @@ func TestBadMessagesDoNotCloseAChannel(t *testing.T) {
 func TestOccasionalRefusalsDoNotCloseAChannel(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.concurrency = 1 })
-	refusal := devstack.Behaviour{Code: "restricted_action"}
-	for range 3 {
-		s.slack.Next(refusal, refusal, refusal, refusal, devstack.Behaviour{})
-	}
+	refusal := devstack.Response{Code: "restricted_action"}
+	round := []devstack.Response{refusal, refusal, refusal, refusal, {}}
+	s.slack.Respond(devstack.Next(slices.Repeat(round, 3)...))
 	s.publishMany("errors", 15)
 	s.expectOutcomes(map[string]int{"dead slack_rejected": 12, "sent": 3}, s.settled(15))
 }

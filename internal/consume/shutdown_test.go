@@ -15,7 +15,7 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	s := newFixture(t)
 	s.createStream(nil)
 	s.publishMany("errors", 400)
-	s.slack.Always(devstack.Behaviour{Delay: 5 * time.Millisecond})
+	s.slack.Respond(devstack.Always(devstack.Response{Delay: 5 * time.Millisecond}))
 	first := s.start(func(c *setup) { c.batch, c.shutdown = 16, 10*time.Second })
 	s.eventually("some are sent", func() bool { return s.slack.Accepted() >= 30 })
 	began := time.Now()
@@ -57,7 +57,7 @@ func TestShutdownEndsInTimeDuringAnOutage(t *testing.T) {
 	t.Run("Slack", func(t *testing.T) {
 		s := newFixture(t)
 		r := s.started(func(c *setup) { c.shutdown, c.concurrency = timeout, 1 })
-		s.slack.Next(devstack.Behaviour{RetryAfter: "60"})
+		s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "60"}))
 		s.publishMany("errors", 20)
 		s.eventually("all are held", func() bool {
 			return s.charged() == 20 && len(s.log.waits("slack")) == 1
@@ -83,7 +83,7 @@ func TestShutdownEndsInTimeDuringAnOutage(t *testing.T) {
 	t.Run("NATS", func(t *testing.T) {
 		s := newFixture(t)
 		r := s.started(func(c *setup) { c.shutdown = timeout })
-		s.slack.Always(devstack.Behaviour{Status: 503})
+		s.slack.Respond(devstack.Always(devstack.Response{Status: 503}))
 		s.publishMany("errors", 5)
 		s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 5 })
 		s.nats.Stop()
@@ -124,7 +124,7 @@ func TestShutdownCutsOffNoPost(t *testing.T) {
 	s := newFixture(t)
 	// A post begins at most two seconds after the stop. The first post takes longer, unless the
 	// stop is late by 1.5 s.
-	s.slack.Always(devstack.Behaviour{Delay: 3500 * time.Millisecond})
+	s.slack.Respond(devstack.Always(devstack.Response{Delay: 3500 * time.Millisecond}))
 	first := s.started(func(c *setup) { c.shutdown, c.concurrency = 4*time.Second, 1 })
 	s.publishMany("errors", 2)
 	s.eventually("both are in flight, and a post is under way", func() bool {
@@ -134,7 +134,7 @@ func TestShutdownCutsOffNoPost(t *testing.T) {
 	if n := s.slack.Requests(); n != 1 {
 		t.Errorf("%d posts have begun, expected the first alone: the second could not have ended in time", n)
 	}
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	s.start()
 	s.settled(2)
 	s.expectEachPostedOnce(2)
@@ -144,7 +144,7 @@ func TestShutdownCutsOffNoPost(t *testing.T) {
 func TestPostedEventIsNotReturned(t *testing.T) {
 	s := newDurableFixture(t)
 	first := s.started(func(c *setup) { c.shutdown = time.Second })
-	s.slack.Next(devstack.Behaviour{Delay: 500 * time.Millisecond})
+	s.slack.Respond(devstack.Next(devstack.Response{Delay: 500 * time.Millisecond}))
 	s.publish("errors", "hello")
 	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 	s.redis.Stop(t)

@@ -17,7 +17,7 @@ func TestRateLimitPausesAllReplicas(t *testing.T) {
 	one := func(c *setup) { c.concurrency, c.batch = 1, 4 }
 	s.started(one)
 	s.started(one)
-	s.slack.Next(devstack.Behaviour{RetryAfter: "1"})
+	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "1"}))
 	began := time.Now()
 	s.publish("errors", "event that meets the 429")
 	s.eventually("the pause is known to all", func() bool {
@@ -40,18 +40,18 @@ func TestRateLimitPausesAllReplicas(t *testing.T) {
 func TestSlackOutageIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		trouble   devstack.Behaviour
+		trouble   devstack.Response
 		ambiguous any
 		searches  int
 	}{
-		"503":                 {devstack.Behaviour{Status: 503}, true, 2},
-		"service_unavailable": {devstack.Behaviour{Status: 503, Code: "service_unavailable"}, nil, 0},
-		"reset":               {devstack.Behaviour{ResetBefore: true}, true, 2},
+		"503":                 {devstack.Response{Status: 503}, true, 2},
+		"service_unavailable": {devstack.Response{Status: 503, Code: "service_unavailable"}, nil, 0},
+		"reset":               {devstack.Response{Reset: true}, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
 			s.started(func(c *setup) { c.category = "1/30m" })
-			s.slack.Next(test.trouble, test.trouble)
+			s.slack.Respond(devstack.Next(test.trouble, test.trouble))
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 			s.expectLine("e1", line{"outcome": "sent", "attempts": 3.0, "ambiguous": test.ambiguous})
 			if searches := s.slack.HistoryRequests(); searches != test.searches {
@@ -70,7 +70,7 @@ func TestSlackOutageIsWaitedOut(t *testing.T) {
 func TestStoredMessageIsFoundAfterA500(t *testing.T) {
 	s := newFixture(t)
 	s.started()
-	s.slack.Next(devstack.Behaviour{Status: 500, Accept: true})
+	s.slack.Respond(devstack.Next(devstack.Response{Status: 500, Accept: true}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true, "attempts": 1.0})
 	s.expectEachPostedOnce(1)
@@ -86,11 +86,12 @@ func TestDeadConnectionsToSlackCostOneTimeout(t *testing.T) {
 	api.Host = proxy.Addr
 	const timeout = 5 * time.Second
 	s.started(func(c *setup) { c.slackURL, c.slackTimeout = api.String(), timeout })
-	s.slack.Always(devstack.Behaviour{Delay: 200 * time.Millisecond}) // so that posts need several connections
+	// Slow posts need several connections.
+	s.slack.Respond(devstack.Always(devstack.Response{Delay: 200 * time.Millisecond}))
 	s.publishMany("errors", 10)
 	s.publishMany("deploys", 10)
 	s.settled(20)
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	if frozen := proxy.Freeze(); frozen < 2 {
 		t.Fatalf("%d connections were open, expected one for each channel", frozen)
 	}
@@ -108,7 +109,7 @@ func TestDeadConnectionsToSlackCostOneTimeout(t *testing.T) {
 func TestRefusedChannelIsRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
-	s.slack.Next(devstack.Behaviour{Code: "is_archived"})
+	s.slack.Respond(devstack.Next(devstack.Response{Code: "is_archived"}))
 	s.publish("errors", "refused", "Nats-Msg-Id", "refused")
 	s.lineOf("refused")
 	letter := s.letter("refused")
@@ -125,7 +126,7 @@ func TestRejectedMessageKeepsItsSlot(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			s := newFixture(t)
 			s.started(func(c *setup) { c.category = "2/30m" })
-			s.slack.Next(devstack.Behaviour{Code: code})
+			s.slack.Respond(devstack.Next(devstack.Response{Code: code}))
 			s.publish("errors", "rejected", "Nats-Msg-Id", "rejected")
 			s.expectLine("rejected", line{"reason": "slack_rejected", "detail": code})
 			s.publish("errors", "takes the other slot")
@@ -144,7 +145,7 @@ func TestRejectedMessageKeepsItsSlot(t *testing.T) {
 func TestAmbiguousPostIsRetried(t *testing.T) {
 	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.category = "1/30m" })
-	s.slack.Next(devstack.Behaviour{ResetAfter: true})
+	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}))
 	s.publish("errors", "hello", "Nats-Msg-Id", "doubtful")
 	l := s.lineOf("doubtful")
 	if l["outcome"] != "sent" || l["ambiguous"] != true || l["attempts"] != 2.0 {
@@ -162,7 +163,7 @@ func TestOneReplicaProbesAfterAPause(t *testing.T) {
 	for range 3 {
 		s.started(four)
 	}
-	s.slack.Always(devstack.Behaviour{RetryAfter: "1"})
+	s.slack.Respond(devstack.Always(devstack.Response{RetryAfter: "1"}))
 	s.publishMany("errors", 60)
 	client := s.redis.Client(t)
 	// quiet samples the state and reports whether no post was under way: a pause was active, and no request
@@ -190,7 +191,7 @@ func TestOneReplicaProbesAfterAPause(t *testing.T) {
 	if n := last - first; n > int(to.Sub(from)/time.Second) {
 		t.Errorf("%d requests in %s of pauses of a second, expected one for each", n, to.Sub(from))
 	}
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	s.settled(60)
 	s.expectEachPostedOnce(60)
 }
@@ -201,7 +202,7 @@ func TestLongPauseIsLoggedRepeatedly(t *testing.T) {
 	first, second := s.started(), s.started()
 	first.RemindEvery(time.Millisecond) // at each check, once a second
 	second.RemindEvery(time.Millisecond)
-	s.slack.Always(devstack.Behaviour{RetryAfter: "600"})
+	s.slack.Respond(devstack.Always(devstack.Response{RetryAfter: "600"}))
 	s.publishMany("errors", 200)
 	s.eventually("the wait is logged long after the last attempt", func() bool {
 		lines := s.log.waits("slack")
@@ -213,7 +214,7 @@ func TestLongPauseIsLoggedRepeatedly(t *testing.T) {
 func TestRateLimitWithoutTimeBacksOff(t *testing.T) {
 	s := newFixture(t)
 	s.started()
-	s.slack.Next(devstack.Behaviour{Status: 429}, devstack.Behaviour{Status: 429})
+	s.slack.Respond(devstack.Next(devstack.Response{Status: 429}, devstack.Response{Status: 429}))
 	began := time.Now()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"attempts": 3.0})
@@ -231,7 +232,8 @@ func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
 			s := newFixture(t)
 			first := s.started(func(c *setup) { c.shutdown = 4 * time.Second })
 			// A post begins at most two seconds after the stop.
-			s.slack.Always(devstack.Behaviour{Status: 429, RetryAfter: header, Delay: 3 * time.Second})
+			limited := devstack.Response{Status: 429, RetryAfter: header, Delay: 3 * time.Second}
+			s.slack.Respond(devstack.Always(limited))
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 			s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
 			kit.Check(t, first.stop())
@@ -248,8 +250,10 @@ func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
 func TestAmbiguousPostIsNotRefunded(t *testing.T) {
 	s := newFixture(t)
 	s.started(func(c *setup) { c.category = "1/30m" })
-	s.slack.SetHistory(devstack.History{MissingScope: true})
-	s.slack.Next(devstack.Behaviour{ResetAfter: true}, devstack.Behaviour{Code: "is_archived"})
+	s.slack.Respond(devstack.First(
+		unreadable,
+		devstack.Next(devstack.Response{Accept: true, Reset: true}, devstack.Response{Code: "is_archived"}),
+	))
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
 	l := s.lineOf("perhaps")
 	if l["reason"] != "slack_rejected" || l["ambiguous"] != true {
@@ -265,7 +269,7 @@ func TestAmbiguousPostIsNotRefunded(t *testing.T) {
 func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()
-	s.slack.Always(devstack.Behaviour{Code: "invalid_auth"})
+	s.slack.Respond(devstack.Always(devstack.Response{Code: "invalid_auth"}))
 	s.publishMany("errors", 20)
 	s.eventually("the worker reports that it cannot send", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "credentials: ")
@@ -274,7 +278,7 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 	if lines := s.log.settled(); len(lines) > 0 {
 		t.Errorf("%d events are settled, expected all to be held", len(lines))
 	}
-	s.slack.Always(devstack.Behaviour{})
+	s.slack.Respond(nil)
 	s.expectOutcomes(map[string]int{"sent": 20}, s.settled(20))
 	s.expectEachPostedOnce(20)
 	r.expectReady()

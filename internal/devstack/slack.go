@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	randv2 "math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"notifier/internal/ratelimit"
 )
 
 // keptMessages bounds the accepted messages that a Slack keeps. Its counters include the removed ones.
@@ -23,41 +24,40 @@ const (
 	webhookSecret = "fake-secret"
 )
 
-// Slack is a fake Slack for development and tests: it accepts posts by the Web API and by an incoming
-// webhook, shows them on an inbox page, and can be made to fail. It is safe for concurrent use.
+// Slack is a fake Slack for development and tests. It accepts posts by the Web API and by an incoming
+// webhook, and shows them on an inbox page. It is safe for concurrent use.
 //
-// It responds as Slack does, errors included, as far as a sender of messages can see. Channels are not
-// checked: every name is a channel, and has its own ID, which responses contain and with which its history is
-// read.
+// By default it responds as Slack does, errors included, as far as a sender of messages can see. Respond
+// replaces the response to any request, and SetLimit limits the posts to each channel. Every name is a
+// channel and has its own ID, which responses contain and which requests for the history need.
 type Slack struct {
 	url    string
-	id     string // unique to each start: shows an open page that the numbers start again
+	id     string // unique to each start: an open page then starts over
 	server *http.Server
 	served chan struct{} // closed when the goroutine of the listener has ended
 
-	mu              sync.Mutex
-	closed          chan struct{} // closed by Close; handlers that hang wait for it
-	handlers        sync.WaitGroup
-	changed         chan struct{} // closed, and replaced, whenever a request comes in or a post is accepted
-	messages        []Message     // the last ones, at most twice keptMessages
-	accepted        int
-	requests        int
-	historyRequests int   // requests for the history of a channel
-	lastTS          int64 // microseconds
-	next            []Behaviour
-	always          []Behaviour // a post uses one
-	percent         int         // of the posts that always is for
-	scopes          string
+	mu       sync.Mutex
+	closed   chan struct{} // closed by Close; handlers that hang wait for it
+	handlers sync.WaitGroup
+	changed  chan struct{} // closed, and replaced, at each change of what status returns
+	messages []Message     // the last ones, at most twice keptMessages
+	lastTS   int64         // microseconds
+	counts   counts
+	faults   Faults
+	hook     Hook
 
-	history     History
-	historyNext []Behaviour
+	limit      ratelimit.Limit
+	retryAfter time.Duration
+	windows    map[string]*window // by channelID
+	now        func() time.Time   // the clock of the limit
+}
 
-	mode        Mode
-	modeVersion int // grows with each change of the mode and with each request that it refuses
-	now         func() time.Time
-	workspace   window
-	channels    map[string]*slackChannel // by channelID
-	refused     int                      // requests that the mode has refused
+// counts are the totals since the start.
+type counts struct {
+	Requests int `json:"requests"` // posts that arrived
+	Accepted int `json:"accepted"`
+	Refused  int `json:"refused"` // posts that were not accepted
+	History  int `json:"history"` // requests for the history of a channel
 }
 
 // Message is a message that the Slack accepted.
@@ -70,8 +70,8 @@ type Message struct {
 	ThreadTS string          `json:"thread_ts,omitempty"`
 	TS       string          `json:"ts"`
 	Via      string          `json:"via"` // "api" or "webhook"
-	// Metadata is the argument of chat.postMessage with this name, JSON with event_type and event_payload; nil:
-	// none.
+	// Metadata is the argument of chat.postMessage with this name, JSON with event_type and event_payload.
+	// Nil if there was none.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 
 	// Form holds every argument of the request except the token, by name. Arguments of a JSON body are kept
@@ -93,10 +93,8 @@ func StartSlack(addr string) (*Slack, error) {
 		served:  make(chan struct{}),
 		closed:  make(chan struct{}),
 		changed: make(chan struct{}),
-		scopes:  "chat:write,channels:history",
-
-		now:      time.Now,
-		channels: map[string]*slackChannel{},
+		windows: map[string]*window{},
+		now:     time.Now,
 	}
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
@@ -127,22 +125,29 @@ func (s *Slack) Messages() []Message {
 func (s *Slack) recent() []Message { return s.messages[max(0, len(s.messages)-keptMessages):] }
 
 // Accepted returns how many messages were accepted.
-func (s *Slack) Accepted() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.accepted
-}
+func (s *Slack) Accepted() int { return s.status().Accepted }
 
 // Requests returns how many posts arrived, whatever their result. Requests for a channel's history do not
 // count.
-func (s *Slack) Requests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.requests
+func (s *Slack) Requests() int { return s.status().Requests }
+
+// HistoryRequests returns how many requests for the history of a channel arrived, whatever their result.
+func (s *Slack) HistoryRequests() int { return s.status().History }
+
+// status is the reply of /fake/faults.
+type status struct {
+	Faults Faults `json:"faults"`
+	counts
 }
 
-// Changed returns a channel that is closed at the next change of Accepted, Requests, HistoryRequests, Refused
-// or the mode. To miss no change, get the channel first and read the numbers afterwards.
+func (s *Slack) status() status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return status{s.faults, s.counts}
+}
+
+// Changed returns a channel that is closed at the next change of Accepted, Requests, HistoryRequests or the
+// Faults. To miss no change, get the channel first and read the numbers afterwards.
 func (s *Slack) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,37 +168,6 @@ func (s *Slack) Wait(ctx context.Context, done func(accepted int) bool) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// Next queues behaviours, one for each of the next posts. They take precedence over the one set with Always.
-func (s *Slack) Next(behaviours ...Behaviour) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = append(s.next, behaviours...)
-}
-
-// Always sets how posts are treated from now on if no behaviour is queued; the zero Behaviour leaves them to
-// the mode.
-func (s *Slack) Always(b Behaviour) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.always, s.percent = []Behaviour{b}, 100
-}
-
-// Often is a brown-out: a random percentage of posts gets one of the behaviours each, the others are left to
-// the mode. Always ends it.
-func (s *Slack) Often(percent int, behaviours ...Behaviour) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.always, s.percent = behaviours, percent
-}
-
-// SetScopes sets the scopes that auth.test returns for every token, separated by commas; "" clears them.
-// Other methods do not check scopes.
-func (s *Slack) SetScopes(scopes string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.scopes = scopes
 }
 
 // Close stops the server and every request in progress, including those that hang, and waits for their
@@ -230,25 +204,6 @@ func (s *Slack) enter() bool {
 	}
 }
 
-// arrived counts a post and returns how to treat it. If the behaviour is not scripted, the mode decides as
-// well.
-func (s *Slack) arrived() (b Behaviour, scripted bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests++
-	s.announce()
-	if len(s.next) > 0 {
-		b = s.next[0]
-		s.next = s.next[1:]
-		return b, true
-	}
-	if len(s.always) == 0 || randv2.IntN(100) >= s.percent {
-		return Behaviour{}, false
-	}
-	b = s.always[randv2.IntN(len(s.always))]
-	return b, b != Behaviour{Delay: b.Delay}
-}
-
 // accept stores a message and returns it with its number, time and timestamp.
 func (s *Slack) accept(m Message) Message {
 	s.mu.Lock()
@@ -257,14 +212,22 @@ func (s *Slack) accept(m Message) Message {
 	// Like Slack's: seconds and microseconds, and unique.
 	s.lastTS = max(s.lastTS+1, m.Time.UnixMicro())
 	m.TS = fmt.Sprintf("%d.%06d", s.lastTS/1e6, s.lastTS%1e6)
-	s.accepted++
-	m.N = s.accepted
+	s.counts.Accepted++
+	m.N = s.counts.Accepted
 	if len(s.messages) >= 2*keptMessages {
 		s.messages = slices.Clone(s.recent())
 	}
 	s.messages = append(s.messages, m)
 	s.announce()
 	return m
+}
+
+// count increments one of s.counts.
+func (s *Slack) count(total *int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*total++
+	s.announce()
 }
 
 // announce wakes the callers that wait for a change; s.mu is held.

@@ -20,88 +20,25 @@ const (
 	defaultPageSize = 100
 )
 
-// History scripts the responses for the history of a channel: conversations.history and
-// conversations.replies. With the zero value the fake responds as Slack does. Posts are not affected. A Mode
-// with a revoked token takes precedence.
-type History struct {
-	MissingScope bool   // the token may post, but not read
-	RetryAfter   string // if set, each request gets a 429 with this header
-	PageSize     int    // most messages on a page, however many are requested; 0: 999
-}
-
-// SetHistory sets how requests for the history are treated from now on if no behaviour is queued for them.
-func (s *Slack) SetHistory(h History) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.history = h
-}
-
-// NextHistory queues behaviours, one for each of the next requests for the history. The zero Behaviour gives
-// the real history; fields that concern accepting a message have no effect.
-func (s *Slack) NextHistory(behaviours ...Behaviour) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.historyNext = append(s.historyNext, behaviours...)
-}
-
-// HistoryRequests returns how many requests for the history arrived, whatever their result.
-func (s *Slack) HistoryRequests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.historyRequests
-}
-
-func (s *Slack) historyRoutes(mux *http.ServeMux) {
-	mux.HandleFunc("POST /api/conversations.history", s.conversation(s.channelMessages))
-	mux.HandleFunc("POST /api/conversations.replies", s.conversation(s.threadMessages))
-}
-
-// historyArrived counts a request for the history and returns how to treat it.
-func (s *Slack) historyArrived() (h History, b Behaviour) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.historyRequests++
-	s.announce()
-	switch {
-	case len(s.historyNext) > 0:
-		b = s.historyNext[0]
-		s.historyNext = s.historyNext[1:]
-	case s.mode.Revoked:
-		b.Code = "token_revoked"
-	case s.history.MissingScope:
-		b.Code = "missing_scope"
-	default:
-		b.RetryAfter = s.history.RetryAfter
-	}
-	return s.history, b
-}
-
 // conversation responds with a page of the requested conversation. messages returns its messages, the oldest
 // first, or false if it does not exist.
 func (s *Slack) conversation(messages func(form map[string]string) ([]Message, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		h, b := s.historyArrived()
-		if b.Delay > 0 && !s.pause(r, b.Delay) {
-			cut(w)
-			return
-		}
 		form, code := authorised(r)
 		if code == "" && !isChannelID.MatchString(form["channel"]) { // a name is not accepted
 			code = "channel_not_found"
 		}
-		var found []Message
-		if code == "" {
-			var ok bool
-			if found, ok = messages(form); !ok {
-				code = "thread_not_found"
+		req := Request{strings.TrimPrefix(r.URL.Path, "/api/"), newMessage("api", r, form)}
+		s.respond(w, r, req, code, func(a reply) {
+			found, ok := messages(form)
+			if a.code == "" && !ok {
+				a.code = "thread_not_found"
 			}
-		}
-		s.answerAs(w, r, b, code, func(status int, code string) {
-			if code != "" {
-				writeAPI(w, status, map[string]any{"ok": false, "error": code})
+			if a.code != "" {
+				writeError(w, a)
 				return
 			}
-			writeAPI(w, status, page(found, form, h, r.URL.Path == "/api/conversations.history"))
+			writeAPI(w, a.status, page(found, form, a.PageSize, req.Method == "conversations.history"))
 		})
 	}
 }
@@ -130,7 +67,7 @@ func (s *Slack) threadMessages(form map[string]string) (found []Message, ok bool
 // page returns the requested page of messages, which are sorted, the oldest first. As at Slack, pages go back
 // from the newest message, or with oldest and without latest forward from the oldest; a page of the history
 // begins with its newest message, one of a thread with its oldest.
-func page(messages []Message, form map[string]string, h History, newestFirst bool) map[string]any {
+func page(messages []Message, form map[string]string, maxSize int, newestFirst bool) map[string]any {
 	inclusive := isTrue(form["inclusive"])
 	messages = slices.DeleteFunc(messages, func(m Message) bool {
 		oldest, latest := form["oldest"], form["latest"]
@@ -142,8 +79,8 @@ func page(messages []Message, form map[string]string, h History, newestFirst boo
 	if limit, err := strconv.Atoi(form["limit"]); err == nil && limit > 0 {
 		size = min(limit, maxPageSize)
 	}
-	if h.PageSize > 0 {
-		size = min(size, h.PageSize)
+	if maxSize > 0 {
+		size = min(size, maxSize)
 	}
 	done, _ := strconv.Atoi(strings.TrimPrefix(form["cursor"], "after:"))
 	done = min(max(done, 0), len(messages))

@@ -13,7 +13,7 @@ import (
 //go:embed inbox.html
 var inboxPage string
 
-// inboxRoutes adds the page for people and its two sources: /inbox.json and the live /events.
+// inboxRoutes adds the inbox page and its sources, /inbox.json and the live /events.
 func (s *Slack) inboxRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		nonce := rand.Text()
@@ -37,28 +37,22 @@ func (s *Slack) inboxRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /events", s.events)
 }
 
-// after returns how many messages were accepted and those numbered above since that are still kept.
+// after returns how many messages were accepted, and the kept ones that are numbered above since.
 func (s *Slack) after(since int) (accepted int, messages []Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if since > s.accepted { // a number from before a restart
+	accepted = s.counts.Accepted
+	if since > accepted { // a number from before a restart
 		since = 0
 	}
 	recent := s.recent()
-	first := s.accepted - len(recent) // the number before the first kept one
+	first := accepted - len(recent) // the number before the first kept one
 	messages = append([]Message{}, recent[min(max(since-first, 0), len(recent)):]...)
-	return s.accepted, messages
-}
-
-// version increases with each change of the data behind /fake/mode.
-func (s *Slack) version() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.modeVersion
+	return accepted, messages
 }
 
 // events streams accepted messages as server-sent events, starting after Last-Event-ID or ?since. It also
-// sends an event when the mode or its counts of refused posts change.
+// sends the Faults, first and after each change of them or of the number of refused posts.
 func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	since, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	if err != nil {
@@ -70,12 +64,14 @@ func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	if _, err := fmt.Fprintf(w, "retry: 1000\nevent: start\ndata: %s\n\n", s.id); err != nil {
 		return
 	}
-	version := -1
+	shown := status{counts: counts{Refused: -1}}
 	for {
 		changed := s.Changed()
-		if now := s.version(); now != version { // the page then fetches the mode
-			version = now
-			if _, err := fmt.Fprintf(w, "event: mode\ndata: %d\n\n", version); err != nil {
+		now := s.status()
+		if now.Faults != shown.Faults || now.Refused != shown.Refused {
+			shown = now
+			data, _ := json.Marshal(now) // only strings and numbers
+			if _, err := fmt.Fprintf(w, "event: faults\ndata: %s\n\n", data); err != nil {
 				return
 			}
 		}

@@ -10,32 +10,36 @@ import (
 
 func TestSlack(t *testing.T) {
 	t.Parallel()
-	refuses := func(code string) func(*devstack.Slack) {
-		return func(slack *devstack.Slack) { slack.NextHistory(devstack.Behaviour{Code: code}) }
+	refuses := func(code string) devstack.Hook { return devstack.NextHistory(devstack.Response{Code: code}) }
+	scopes := func(list string) devstack.Hook {
+		return func(r devstack.Request) *devstack.Response {
+			if r.Method != "auth.test" {
+				return nil
+			}
+			return &devstack.Response{Header: map[string]string{"X-OAuth-Scopes": list}}
+		}
 	}
 	channel := func(name string) change { return func(env map[string]string) { env["SLACK_CHANNEL"] = name } }
-	none := func(*devstack.Slack) {}
 	for name, test := range map[string]struct {
-		slack  func(*devstack.Slack)
+		slack  devstack.Hook
 		change change
 		name   string
 		state  State
 		text   string
 	}{
-		"valid token":   {none, channel("C0123"), "slack", OK, "workspace Fake Workspace, user notifier"},
-		"revoked token": {none, func(env map[string]string) { env["SLACK_BOT_TOKEN"] = "xoxb-" + secret + "-revoked" }, "slack", Fail, "token_revoked; install the app again"},
-		"scopes":        {none, channel("C0123"), "slack/scopes", OK, "chat:write, channels:history"},
-		"cannot post":   {func(slack *devstack.Slack) { slack.SetScopes("users:read") }, channel("C0123"), "slack/scopes", Fail, "users:read; add chat:write to the app"},
-		"cannot read":   {func(slack *devstack.Slack) { slack.SetScopes("chat:write") }, channel("C0123"), "slack/scopes", OK, "chat:write; without channels:history"},
-		"no scopes":     {func(slack *devstack.Slack) { slack.SetScopes("") }, channel("C0123"), "slack/scopes", Skip, "not listed by Slack"},
-		"member":        {none, channel("C0123"), "slack/channels", OK, "the bot is a member of C0123"},
-		"by name":       {none, channel("#alerts"), "slack/channels", Skip, "#alerts: unknown before the first post"},
+		"valid token":   {nil, channel("C0123"), "slack", OK, "workspace Fake Workspace, user notifier"},
+		"revoked token": {nil, func(env map[string]string) { env["SLACK_BOT_TOKEN"] = "xoxb-" + secret + "-revoked" }, "slack", Fail, "token_revoked; install the app again"},
+		"scopes":        {nil, channel("C0123"), "slack/scopes", OK, "chat:write, channels:history"},
+		"cannot post":   {scopes("users:read"), channel("C0123"), "slack/scopes", Fail, "users:read; add chat:write to the app"},
+		"cannot read":   {scopes("chat:write"), channel("C0123"), "slack/scopes", OK, "chat:write; without channels:history"},
+		"no scopes":     {scopes(""), channel("C0123"), "slack/scopes", Skip, "not listed by Slack"},
+		"member":        {nil, channel("C0123"), "slack/channels", OK, "the bot is a member of C0123"},
+		"by name":       {nil, channel("#alerts"), "slack/channels", Skip, "#alerts: unknown before the first post"},
 		"no channel":    {refuses("channel_not_found"), channel("C0123"), "slack/channels", Fail, "C0123: not found"},
 		"no member":     {refuses("not_in_channel"), channel("C0123"), "slack/channels", Fail, "C0123: not a member; invite the bot"},
-		"may post anywhere": {func(slack *devstack.Slack) {
-			slack.SetScopes("chat:write,chat:write.public,channels:history")
-			refuses("not_in_channel")(slack)
-		}, channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
+		"may post anywhere": {devstack.First(
+			scopes("chat:write,chat:write.public,channels:history"), refuses("not_in_channel"),
+		), channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
 		"missing scope": {refuses("missing_scope"), channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
 		"routes": {refuses("not_in_channel"), func(env map[string]string) {
 			env["SLACK_ROUTES"] = "errors=C0001,deploys=#deploys"
@@ -46,7 +50,7 @@ func TestSlack(t *testing.T) {
 			slack, err := devstack.StartSlack("127.0.0.1:0")
 			kit.Check(t, err)
 			defer slack.Close()
-			test.slack(slack)
+			slack.Respond(test.slack)
 			api := func(env map[string]string) { env["SLACK_API_URL"] = slack.APIURL() }
 			rows := found(t, slackGroup(parsed(t, api, test.change)))
 			want(t, rows, test.name, test.state, test.text)

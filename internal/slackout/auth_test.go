@@ -6,8 +6,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
+
+// scopes is a hook with these scopes of the token; "" means that Slack does not list any.
+func scopes(list string) devstack.Hook {
+	return func(devstack.Request) *devstack.Response {
+		return &devstack.Response{Header: map[string]string{"X-OAuth-Scopes": list}}
+	}
+}
 
 func TestCheckAuth(t *testing.T) {
 	s := startSlack(t)
@@ -19,11 +27,11 @@ func TestCheckAuth(t *testing.T) {
 	if diff := cmp.Diff(want, who); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	s.SetScopes("chat:write,,users:read.email ")
+	s.Respond(scopes("chat:write,,users:read.email "))
 	if who, err = ask(token); err != nil || !cmp.Equal(who.Scopes, []string{"chat:write", "users:read.email"}) {
 		t.Errorf("scopes %q, error %v", who.Scopes, err)
 	}
-	s.SetScopes("")
+	s.Respond(scopes(""))
 	if who, err = ask(token); err != nil || who.Scopes != nil {
 		t.Errorf("scopes %q, error %v; want none when Slack does not say", who.Scopes, err)
 	}

@@ -64,7 +64,7 @@ func TestCodes(t *testing.T) {
 				}
 				// 0 is the status that Slack gives it: 200 from the Web API, from a webhook one that goes with the code.
 				for _, status := range []int{0, 200, 400, 403, 404, 429, 500, 502} {
-					s.Next(devstack.Behaviour{Code: code, Status: status})
+					s.Respond(devstack.Next(devstack.Response{Code: code, Status: status}))
 					_, err := p.Post(t.Context(), hello())
 					if wantError(t, err, want[code]); t.Failed() {
 						t.Fatalf("with status %d", status)
@@ -82,29 +82,29 @@ func TestCodes(t *testing.T) {
 func TestSlackGoReadsTheFake(t *testing.T) {
 	s := startSlack(t)
 	api := slack.New(testToken, slack.OptionAPIURL(s.APIURL()))
-	post := func(b devstack.Behaviour) error {
-		s.Next(b)
+	post := func(b devstack.Response) error {
+		s.Respond(devstack.Next(b))
 		_, _, err := api.PostMessageContext(t.Context(), "C0", slack.MsgOptionText("hello", false))
 		return err
 	}
 	for code := range codes {
 		var answer slack.SlackErrorResponse
-		if err := post(devstack.Behaviour{Code: code}); !errors.As(err, &answer) || answer.Err != code {
+		if err := post(devstack.Response{Code: code}); !errors.As(err, &answer) || answer.Err != code {
 			t.Errorf("%s: slack-go reads %v", code, err)
 		}
 	}
 	var limited *slack.RateLimitedError
-	if err := post(devstack.Behaviour{RetryAfter: "7"}); !errors.As(err, &limited) || limited.RetryAfter != 7*time.Second {
+	if err := post(devstack.Response{RetryAfter: "7"}); !errors.As(err, &limited) || limited.RetryAfter != 7*time.Second {
 		t.Errorf("429 with Retry-After 7: slack-go reads %v", err)
 	}
-	if err := post(devstack.Behaviour{}); err != nil {
+	if err := post(devstack.Response{}); err != nil {
 		t.Error(err)
 	}
 }
 
 // answer is a response of Slack, or of a proxy before it, and the expected classification.
 type answer struct {
-	b    devstack.Behaviour
+	b    devstack.Response
 	want Error
 }
 
@@ -114,68 +114,68 @@ const html = "<!DOCTYPE html><title>Welcome to the proxy</title>"
 // Responses to both ways of posting, then the responses that only one of them can get.
 var (
 	answers = []answer{
-		{devstack.Behaviour{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
-		{devstack.Behaviour{Status: 429}, Error{Class: RetryAfter, Code: "ratelimited"}},
-		{devstack.Behaviour{Status: 200, Code: "ratelimited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 9 * time.Second}},
-		{devstack.Behaviour{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "rate_limited", RetryAfter: 9 * time.Second}},
-		{devstack.Behaviour{Status: 429, Code: "message_limit_exceeded"}, Error{Class: Retry, Code: "message_limit_exceeded", RetryAfter: 10 * time.Minute}},
+		{devstack.Response{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
+		{devstack.Response{Status: 429}, Error{Class: RetryAfter, Code: "ratelimited"}},
+		{devstack.Response{Status: 200, Code: "ratelimited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 9 * time.Second}},
+		{devstack.Response{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "rate_limited", RetryAfter: 9 * time.Second}},
+		{devstack.Response{Status: 429, Code: "message_limit_exceeded"}, Error{Class: Retry, Code: "message_limit_exceeded", RetryAfter: 10 * time.Minute}},
 
 		// Slack may have stored the message before it or a gateway failed. Only a code of Slack's own excludes that.
-		{devstack.Behaviour{Status: 500}, Error{Class: Ambiguous, Code: "http_500"}},
-		{devstack.Behaviour{Status: 500, Accept: true, Body: html}, Error{Class: Ambiguous, Code: "http_500"}},
-		{devstack.Behaviour{Status: 501}, Error{Class: Ambiguous, Code: "http_501"}},
-		{devstack.Behaviour{Status: 502}, Error{Class: Ambiguous, Code: "http_502"}},
-		{devstack.Behaviour{Status: 503}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Body: html}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Code: "not_known_yet"}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Code: "search_unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Body: "service unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 503, Body: `{"ok":true}`}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Behaviour{Status: 504, Body: html, Accept: true}, Error{Class: Ambiguous, Code: "http_504"}},
-		{devstack.Behaviour{Status: 520, Body: html}, Error{Class: Ambiguous, Code: "http_520"}},
-		{devstack.Behaviour{Status: 524, Accept: true}, Error{Class: Ambiguous, Code: "http_524"}},
-		{devstack.Behaviour{Status: 599}, Error{Class: Ambiguous, Code: "http_599"}},
-		{devstack.Behaviour{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
-		{devstack.Behaviour{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
-		{devstack.Behaviour{Status: 500, Code: "rollup_error"}, Error{Class: Retry, Code: "rollup_error"}},
+		{devstack.Response{Status: 500}, Error{Class: Ambiguous, Code: "http_500"}},
+		{devstack.Response{Status: 500, Accept: true, Body: html}, Error{Class: Ambiguous, Code: "http_500"}},
+		{devstack.Response{Status: 501}, Error{Class: Ambiguous, Code: "http_501"}},
+		{devstack.Response{Status: 502}, Error{Class: Ambiguous, Code: "http_502"}},
+		{devstack.Response{Status: 503}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 503, Body: html}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 503, Code: "not_known_yet"}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 503, Code: "search_unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 503, Body: "service unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 503, Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 503, Body: `{"ok":true}`}, Error{Class: Ambiguous, Code: "http_503"}},
+		{devstack.Response{Status: 504, Body: html, Accept: true}, Error{Class: Ambiguous, Code: "http_504"}},
+		{devstack.Response{Status: 520, Body: html}, Error{Class: Ambiguous, Code: "http_520"}},
+		{devstack.Response{Status: 524, Accept: true}, Error{Class: Ambiguous, Code: "http_524"}},
+		{devstack.Response{Status: 599}, Error{Class: Ambiguous, Code: "http_599"}},
+		{devstack.Response{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
+		{devstack.Response{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
+		{devstack.Response{Status: 500, Code: "rollup_error"}, Error{Class: Retry, Code: "rollup_error"}},
 
 		// A wrong URL or something in between: the queue is held.
-		{devstack.Behaviour{Status: 302}, Error{Class: Retry, Code: "http_302"}},
-		{devstack.Behaviour{Status: 401, Body: html}, Error{Class: Retry, Code: "http_401"}},
-		{devstack.Behaviour{Status: 403, Body: html}, Error{Class: Retry, Code: "http_403"}},
-		{devstack.Behaviour{Status: 404, Body: html}, Error{Class: Retry, Code: "http_404"}},
-		{devstack.Behaviour{Status: 400}, Error{Class: Retry, Code: "http_400"}},
-		{devstack.Behaviour{Status: 410}, Error{Class: Retry, Code: "http_410"}},
-		{devstack.Behaviour{Status: 407}, Error{Class: Retry, Code: "http_407"}},
-		{devstack.Behaviour{Status: 413}, Error{Class: Rejected, Code: "http_413"}},
+		{devstack.Response{Status: 302}, Error{Class: Retry, Code: "http_302"}},
+		{devstack.Response{Status: 401, Body: html}, Error{Class: Retry, Code: "http_401"}},
+		{devstack.Response{Status: 403, Body: html}, Error{Class: Retry, Code: "http_403"}},
+		{devstack.Response{Status: 404, Body: html}, Error{Class: Retry, Code: "http_404"}},
+		{devstack.Response{Status: 400}, Error{Class: Retry, Code: "http_400"}},
+		{devstack.Response{Status: 410}, Error{Class: Retry, Code: "http_410"}},
+		{devstack.Response{Status: 407}, Error{Class: Retry, Code: "http_407"}},
+		{devstack.Response{Status: 413}, Error{Class: Rejected, Code: "http_413"}},
 
-		{devstack.Behaviour{Body: html}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Behaviour{Body: `[]`}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Behaviour{Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "no_code"}},
-		{devstack.Behaviour{Body: `{"ok":true,`}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Response{Body: html}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Response{Body: `[]`}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Response{Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "no_code"}},
+		{devstack.Response{Body: `{"ok":true,`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 
-		{devstack.Behaviour{ResetBefore: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
-		{devstack.Behaviour{ResetAfter: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
+		{devstack.Response{Reset: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
+		{devstack.Response{Accept: true, Reset: true}, Error{Class: Ambiguous, Code: "connection_reset"}},
 	}
 	apiAnswers = []answer{
-		{devstack.Behaviour{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet"}},
-		{devstack.Behaviour{Code: "some_new_error"}, Error{Class: Ambiguous, Code: "some_new_error"}},
-		{devstack.Behaviour{Code: "backend_timeout"}, Error{Class: Ambiguous, Code: "backend_timeout"}},
-		{devstack.Behaviour{Code: "search_unavailable"}, Error{Class: Retry, Code: "search_unavailable"}},
-		{devstack.Behaviour{Code: "Bad Code <x>"}, Error{Class: Rejected, Code: "unknown_code"}},
-		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Retry, Code: "http_403"}},
-		{devstack.Behaviour{Status: 200, Body: "ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Response{Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet"}},
+		{devstack.Response{Code: "some_new_error"}, Error{Class: Ambiguous, Code: "some_new_error"}},
+		{devstack.Response{Code: "backend_timeout"}, Error{Class: Ambiguous, Code: "backend_timeout"}},
+		{devstack.Response{Code: "search_unavailable"}, Error{Class: Retry, Code: "search_unavailable"}},
+		{devstack.Response{Code: "Bad Code <x>"}, Error{Class: Rejected, Code: "unknown_code"}},
+		{devstack.Response{Status: 403, Code: "not_known_yet"}, Error{Class: Retry, Code: "http_403"}},
+		{devstack.Response{Status: 200, Body: "ok"}, Error{Class: Ambiguous, Code: "invalid_response"}},
 	}
 	webhookAnswers = []answer{
-		{devstack.Behaviour{Status: 400, Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet"}},
-		{devstack.Behaviour{Status: 403, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
-		{devstack.Behaviour{Status: 404, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
-		{devstack.Behaviour{Status: 410, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
-		{devstack.Behaviour{Body: "no_text"}, Error{Class: Rejected, Code: "no_text"}},
-		{devstack.Behaviour{Body: "not_known_yet"}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Behaviour{Body: "OK"}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Behaviour{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Class: Rejected, Code: "no_text"}},
+		{devstack.Response{Status: 400, Code: "not_known_yet"}, Error{Class: Rejected, Code: "not_known_yet"}},
+		{devstack.Response{Status: 403, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
+		{devstack.Response{Status: 404, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
+		{devstack.Response{Status: 410, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
+		{devstack.Response{Body: "no_text"}, Error{Class: Rejected, Code: "no_text"}},
+		{devstack.Response{Body: "not_known_yet"}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Response{Body: "OK"}, Error{Class: Ambiguous, Code: "invalid_response"}},
+		{devstack.Response{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Class: Rejected, Code: "no_text"}},
 	}
 )
 
@@ -187,11 +187,11 @@ func TestClasses(t *testing.T) {
 			p := newPoster(t, way.config(s))
 			for _, row := range slices.Concat(answers, [][]answer{apiAnswers, webhookAnswers}[i]) {
 				t.Run(strings.TrimSpace(fmt.Sprintf("%d %s", row.b.Status, row.want.Code)), func(t *testing.T) {
-					s.Next(row.b)
+					s.Respond(devstack.Next(row.b))
 					before := s.Accepted()
 					_, err := p.Post(t.Context(), hello())
 					wantError(t, err, row.want)
-					if accepted := s.Accepted() > before; accepted != (row.b.Accept || row.b.ResetAfter) {
+					if accepted := s.Accepted() > before; accepted != row.b.Accept {
 						t.Errorf("accepted: %t", accepted)
 					}
 				})
@@ -204,7 +204,7 @@ func TestClasses(t *testing.T) {
 // forever.
 func TestWebhookThatAnswersJSON(t *testing.T) {
 	s := startSlack(t)
-	s.Next(devstack.Behaviour{Body: `{"ok":true}`})
+	s.Respond(devstack.Next(devstack.Response{Body: `{"ok":true}`}))
 	if _, err := newPoster(t, ways[1].config(s)).Post(t.Context(), hello()); err != nil {
 		t.Error(err)
 	}

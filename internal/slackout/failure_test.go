@@ -23,7 +23,7 @@ func TestTimeout(t *testing.T) {
 			s := startSlack(t)
 			config := way.config(s)
 			config.Timeout = 300 * time.Millisecond
-			s.Next(devstack.Behaviour{Hang: true})
+			s.Respond(devstack.Next(devstack.Response{Hang: true}))
 			_, err := newPoster(t, config).Post(t.Context(), hello())
 			wantError(t, err, Error{Class: Ambiguous, Code: "timeout"})
 			if errors.Is(err, context.DeadlineExceeded) {
@@ -61,7 +61,7 @@ func TestCallerCancels(t *testing.T) {
 				t.Errorf("%d requests, want none", s.Requests())
 			}
 
-			s.Next(devstack.Behaviour{Hang: true})
+			s.Respond(devstack.Next(devstack.Response{Hang: true}))
 			ctx, cancel = context.WithCancel(t.Context())
 			changed := s.Changed()
 			go func() {
@@ -115,12 +115,16 @@ func startPlain(t *testing.T) *httptest.Server {
 	return server
 }
 
+// location is the header of a redirect.
+func location(url string) map[string]string { return map[string]string{"Location": url} }
+
 func TestRedirectIsNotFollowed(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
 			s, elsewhere := startSlack(t), startSlack(t)
 			for _, status := range []int{301, 302, 307, 308} {
-				s.Next(devstack.Behaviour{Status: status, Location: elsewhere.APIURL() + "chat.postMessage"})
+				header := location(elsewhere.APIURL() + "chat.postMessage")
+				s.Respond(devstack.Next(devstack.Response{Status: status, Header: header}))
 				_, err := newPoster(t, way.config(s)).Post(t.Context(), hello())
 				wantError(t, err, Error{Class: Retry, Code: "http_" + strconv.Itoa(status)})
 			}
@@ -138,9 +142,9 @@ func TestOneAttempt(t *testing.T) {
 		if _, err := p.Post(t.Context(), hello()); err != nil { // opens a connection to be used again
 			t.Fatal(err)
 		}
-		for _, b := range []devstack.Behaviour{{Status: 503}, {Status: 429, RetryAfter: "1"}, {ResetBefore: true}, {ResetAfter: true}} {
+		for _, b := range []devstack.Response{{Status: 503}, {Status: 429, RetryAfter: "1"}, {Reset: true}, {Accept: true, Reset: true}} {
 			before := s.Requests()
-			s.Next(b)
+			s.Respond(devstack.Next(b))
 			if _, err := p.Post(t.Context(), hello()); err == nil {
 				t.Errorf("%s: %+v: no error", way.name, b)
 			}
@@ -154,7 +158,7 @@ func TestOneAttempt(t *testing.T) {
 func TestHugeAnswer(t *testing.T) {
 	for _, way := range ways {
 		s := startSlack(t)
-		s.Next(devstack.Behaviour{Body: strings.Repeat(" ", maxReply+1) + "ok"})
+		s.Respond(devstack.Next(devstack.Response{Body: strings.Repeat(" ", maxReply+1) + "ok"}))
 		_, err := newPoster(t, way.config(s)).Post(t.Context(), hello())
 		wantError(t, err, Error{Class: Ambiguous, Code: "invalid_response"})
 	}

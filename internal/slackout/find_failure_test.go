@@ -14,19 +14,19 @@ import (
 func TestFindOfASlowApp(t *testing.T) {
 	s, p := startFinding(t)
 	fill(t, p, 20)
-	limited := []devstack.Behaviour{{}, {RetryAfter: "60"}}
+	pages := func(size int) devstack.Hook {
+		return devstack.NextHistory(devstack.Response{PageSize: size}, devstack.Response{RetryAfter: "60"})
+	}
 
-	s.SetHistory(devstack.History{PageSize: 15})
-	s.NextHistory(limited...)
+	s.Respond(pages(15))
 	_, _, err := p.Find(t.Context(), note("e1"))
 	wantNoHistory(t, err, "rate_limited")
 
-	s.SetHistory(devstack.History{PageSize: 16})
-	s.NextHistory(limited...)
+	s.Respond(pages(16))
 	_, _, err = p.Find(t.Context(), note("e1"))
 	wantError(t, err, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: time.Minute})
 
-	s.SetHistory(devstack.History{RetryAfter: "30"})
+	s.Respond(devstack.AlwaysHistory(devstack.Response{RetryAfter: "30"}))
 	_, _, err = p.Find(t.Context(), note("e1"))
 	wantError(t, err, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 30 * time.Second})
 }
@@ -41,7 +41,7 @@ func TestFindCodes(t *testing.T) {
 	}
 	for _, e := range expectations {
 		for _, code := range strings.Fields(e.codes) {
-			s.NextHistory(devstack.Behaviour{Code: code})
+			s.Respond(devstack.NextHistory(devstack.Response{Code: code}))
 			ev := note("e1")
 			ev.Channel = "C0" + strings.ToUpper(strings.ReplaceAll(code, "_", ""))
 			_, found, err := p.Find(t.Context(), ev)
@@ -78,23 +78,23 @@ func TestFindFailures(t *testing.T) {
 	html := "<!DOCTYPE html><title>Welcome to the proxy</title>"
 	s, p := startFinding(t)
 	for _, test := range []struct {
-		b      devstack.Behaviour
+		b      devstack.Response
 		want   Error
 		reason string // of ErrHistoryUnavailable, instead of want
 	}{
-		{b: devstack.Behaviour{Status: 429}, want: Error{Class: RetryAfter, Code: "ratelimited"}},
-		{b: devstack.Behaviour{Status: 502, Body: html}, want: Error{Class: Retry, Code: "http_502"}},
-		{b: devstack.Behaviour{Status: 503}, want: Error{Class: Retry, Code: "http_503"}},
-		{b: devstack.Behaviour{ResetBefore: true}, want: Error{Class: Retry, Code: "connection_reset"}},
-		{b: devstack.Behaviour{Body: `{"ok":false}`}, want: Error{Class: Retry, Code: "no_code"}},
-		{b: devstack.Behaviour{Code: "some_new_error"}, want: Error{Class: Retry, Code: "some_new_error"}},
-		{b: devstack.Behaviour{Code: "not_known_yet"}, reason: "not_known_yet"},
-		{b: devstack.Behaviour{Status: 302, Location: s.URL()}, reason: "http_302"},
-		{b: devstack.Behaviour{Status: 403, Body: html}, reason: "http_403"},
-		{b: devstack.Behaviour{Body: `{"ok":true,"messages":7}`}, reason: "invalid_response"},
-		{b: devstack.Behaviour{Body: strings.Repeat(" ", maxReply+1)}, reason: "invalid_response"},
+		{b: devstack.Response{Status: 429}, want: Error{Class: RetryAfter, Code: "ratelimited"}},
+		{b: devstack.Response{Status: 502, Body: html}, want: Error{Class: Retry, Code: "http_502"}},
+		{b: devstack.Response{Status: 503}, want: Error{Class: Retry, Code: "http_503"}},
+		{b: devstack.Response{Reset: true}, want: Error{Class: Retry, Code: "connection_reset"}},
+		{b: devstack.Response{Body: `{"ok":false}`}, want: Error{Class: Retry, Code: "no_code"}},
+		{b: devstack.Response{Code: "some_new_error"}, want: Error{Class: Retry, Code: "some_new_error"}},
+		{b: devstack.Response{Code: "not_known_yet"}, reason: "not_known_yet"},
+		{b: devstack.Response{Status: 302, Header: location(s.URL())}, reason: "http_302"},
+		{b: devstack.Response{Status: 403, Body: html}, reason: "http_403"},
+		{b: devstack.Response{Body: `{"ok":true,"messages":7}`}, reason: "invalid_response"},
+		{b: devstack.Response{Body: strings.Repeat(" ", maxReply+1)}, reason: "invalid_response"},
 	} {
-		s.NextHistory(test.b)
+		s.Respond(devstack.NextHistory(test.b))
 		_, found, err := p.Find(t.Context(), note("e1"))
 		if found {
 			t.Errorf("%d %.20s: found", test.b.Status, test.b.Body)
@@ -113,7 +113,7 @@ func TestFindEnds(t *testing.T) {
 	config := ways[0].config(s)
 	config.Timeout = 50 * time.Millisecond
 	p := newPoster(t, config)
-	s.NextHistory(devstack.Behaviour{Hang: true})
+	s.Respond(devstack.NextHistory(devstack.Response{Hang: true}))
 	_, _, err := p.Find(t.Context(), note("e1"))
 	wantError(t, err, Error{Class: Retry, Code: "timeout"})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -121,7 +121,7 @@ func TestFindEnds(t *testing.T) {
 	}
 
 	p = newPoster(t, ways[0].config(s))
-	s.NextHistory(devstack.Behaviour{Hang: true})
+	s.Respond(devstack.NextHistory(devstack.Response{Hang: true}))
 	ctx, cancel := context.WithCancel(t.Context())
 	changed := s.Changed()
 	go func() {

@@ -58,12 +58,12 @@ func TestFind(t *testing.T) {
 	for _, id := range []string{"e1", strings.Repeat("x", 300), "two words <&>", "世界"} {
 		ev := note(id)
 		wantNotFound(t, p, ev)
-		s.Next(devstack.Behaviour{ResetBefore: true})
+		s.Respond(devstack.Next(devstack.Response{Reset: true}))
 		_, err := p.Post(t.Context(), ev)
 		wantError(t, err, Error{Class: Ambiguous, Code: "connection_reset"})
 		wantNotFound(t, p, ev)
 
-		s.Next(devstack.Behaviour{ResetAfter: true})
+		s.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}))
 		_, err = p.Post(t.Context(), ev)
 		wantError(t, err, Error{Class: Ambiguous, Code: "connection_reset"})
 		messages := s.Messages()
@@ -95,7 +95,8 @@ func TestFindInAThread(t *testing.T) {
 	_, _, err := p.Find(t.Context(), reply)
 	wantNoHistory(t, err, "thread_not_found")
 
-	s.SetHistory(devstack.History{PageSize: 2}) // the parent and the reply fill the first page
+	// The parent and the reply fill the first page.
+	s.Respond(devstack.AlwaysHistory(devstack.Response{PageSize: 2}))
 	late := note("late")
 	late.ThreadTS = parent.TS
 	receipt = mustPost(t, p, late)
@@ -149,7 +150,7 @@ func TestFindTurnsPages(t *testing.T) {
 		size, requests int
 		found          bool
 	}{{3, 4, true}, {2, 5, true}, {1, 5, false}, {0, 1, true}} {
-		s.SetHistory(devstack.History{PageSize: test.size})
+		s.Respond(devstack.AlwaysHistory(devstack.Response{PageSize: test.size}))
 		before := s.HistoryRequests()
 		got, found, err := p.Find(t.Context(), ev)
 		if test.found {
@@ -194,7 +195,7 @@ func TestFindByName(t *testing.T) {
 	wantNoHistory(t, err, "unknown_channel")
 
 	// The name goes to another channel.
-	s.Next(devstack.Behaviour{Body: `{"ok":true,"channel":"C0NEW","ts":"1.000001"}`})
+	s.Respond(devstack.Next(devstack.Response{Body: `{"ok":true,"channel":"C0NEW","ts":"1.000001"}`}))
 	ev.Channel = "#alerts"
 	mustPost(t, p, ev)
 	wantNotFound(t, p, ev)
@@ -203,25 +204,25 @@ func TestFindByName(t *testing.T) {
 // Any app may write metadata like ours; once this one knows which bot it is, only its own count.
 func TestFindCountsOnlyItsOwn(t *testing.T) {
 	s, p := startFinding(t)
-	forged := devstack.Behaviour{Body: `{"ok":true,"messages":[{"ts":"1.000001","bot_id":"B0OTHER",` +
+	forged := devstack.Response{Body: `{"ok":true,"messages":[{"ts":"1.000001","bot_id":"B0OTHER",` +
 		`"metadata":{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}}]}`}
-	s.NextHistory(forged)
+	s.Respond(devstack.NextHistory(forged))
 	wantFound(t, p, note("e1"), Receipt{Channel: "C0DEFAULT", TS: "1.000001"})
 	mustPost(t, p, note("e2"))
-	s.NextHistory(forged)
+	s.Respond(devstack.NextHistory(forged))
 	wantNotFound(t, p, note("e1"))
 }
 
 // Metadata of other apps must not make a page unreadable.
 func TestFindAmongOthersMetadata(t *testing.T) {
 	s, p := startFinding(t)
-	s.NextHistory(devstack.Behaviour{Body: `{"ok":true,"messages":[
+	s.Respond(devstack.NextHistory(devstack.Response{Body: `{"ok":true,"messages":[
 		{"ts":"3.000001","metadata":{"event_type":"task_created","event_payload":{"event_id":"e1","category":"errors"}}},
 		{"ts":"2.000001","metadata":{"event_type":7,"event_payload":["e1"]}},
 		{"ts":"2.000002","metadata":"e1","text":5,"blocks":{}},
 		{"type":"message"},
 		{"ts":"1.000001","metadata":{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}}
-	]}`})
+	]}`}))
 	wantFound(t, p, note("e1"), Receipt{Channel: "C0DEFAULT", TS: "1.000001"})
 }
 

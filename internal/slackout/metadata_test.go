@@ -82,7 +82,7 @@ func TestRefusedMetadata(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			s := startSlack(t)
 			p := newPoster(t, ways[0].config(s))
-			s.Next(devstack.Behaviour{Code: code})
+			s.Respond(devstack.Next(devstack.Response{Code: code}))
 			_, err := p.Post(t.Context(), hello())
 			wantError(t, err, Error{Class: Retry, Code: code})
 			for range 2 {

@@ -161,10 +161,10 @@ func TestChannel(t *testing.T) {
 func TestReceiptNamesTheChannelAsSlackDoes(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
-	s.Next(
-		devstack.Behaviour{Body: `{"ok":true,"channel":"C9","ts":"1.000001"}`},
-		devstack.Behaviour{Body: `{"ok":true}`},
-	)
+	s.Respond(devstack.Next(
+		devstack.Response{Body: `{"ok":true,"channel":"C9","ts":"1.000001"}`},
+		devstack.Response{Body: `{"ok":true}`},
+	))
 	for _, want := range []Receipt{{"C9", "1.000001"}, {"C0DEFAULT", ""}} {
 		got, err := p.Post(t.Context(), hello())
 		if err != nil || got != want {
@@ -176,7 +176,7 @@ func TestReceiptNamesTheChannelAsSlackDoes(t *testing.T) {
 // A response with ok is a success even if slack-go cannot decode the echo of the message.
 func TestEchoDoesNotMatter(t *testing.T) {
 	s := startSlack(t)
-	s.Next(devstack.Behaviour{Body: `{"ok":true,"channel":"C9","ts":"1.000001","message":{"text":7,"blocks":"?"}}`})
+	s.Respond(devstack.Next(devstack.Response{Body: `{"ok":true,"channel":"C9","ts":"1.000001","message":{"text":7,"blocks":"?"}}`}))
 	if _, err := newPoster(t, ways[0].config(s)).Post(t.Context(), hello()); err != nil {
 		t.Error(err)
 	}

@@ -23,11 +23,11 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	s := startSlack(t)
 
 	var printed []any
-	post := func(config Config, b devstack.Behaviour) {
+	post := func(config Config, b devstack.Response) {
 		t.Helper()
 		p := newPoster(t, config)
 		printed = append(printed, config, &config, p, *p, []any{config, p}, struct{ C Config }{config})
-		s.Next(b)
+		s.Respond(devstack.Next(b))
 		_, err := p.Post(t.Context(), hello())
 		if err == nil {
 			t.Errorf("%+v: no error", b)
@@ -38,7 +38,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		if _, err := p.CheckAuth(t.Context()); err != nil {
 			printed = append(printed, err)
 		}
-		s.NextHistory(b)
+		s.Respond(devstack.NextHistory(b))
 		_, _, err = p.Find(t.Context(), hello())
 		if err == nil {
 			t.Errorf("%+v: Find has no error", b)
@@ -50,12 +50,12 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	for _, base := range []string{
 		s.URL(), "http://" + dead.Addr().String(), "https://" + s.URL()[len("http://"):], "http://" + startBabbler(t),
 	} {
-		for _, b := range []devstack.Behaviour{
-			{Status: 302, Location: "http://user:" + secret + "@" + secret + "/" + secret},
+		for _, b := range []devstack.Response{
+			{Status: 302, Header: location("http://user:" + secret + "@" + secret + "/" + secret)},
 			{Status: 400, Body: secret}, {Status: 404, Body: "no such page: /services/T000/B000/" + secret},
 			{Status: 500, Body: secret}, {Status: 429, RetryAfter: secret},
 			{Body: secret}, {Body: `{"ok":false,"error":"` + secret + `"}`}, {Body: `{"ok":false,"error":"xoxb-` + secret + `"}`},
-			{ResetBefore: true}, {Hang: true},
+			{Reset: true}, {Hang: true},
 		} {
 			for _, config := range []Config{
 				{Token: "xoxb-" + secret, APIURL: strings.Replace(base, "://", "://user:"+secret+"@", 1) + "/api/", Channel: "C0"},

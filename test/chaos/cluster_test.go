@@ -63,7 +63,8 @@ func TestCluster(t *testing.T) {
 		global: "60/5s+5000/2m", category: "12/5s+2/200ms", overrides: map[string]string{"billing": "180/2m+10/1s"},
 	})
 	d := c.d
-	d.slack.Always(devstack.Behaviour{Delay: 300 * time.Millisecond}) // so that workers die with posts under way
+	// Workers then die with posts under way.
+	d.treatPosts(devstack.Always(devstack.Response{Delay: 300 * time.Millisecond}))
 	d.startWorkers(4, false)
 	d.acquainted()
 	kit.EventuallyNil(t, func() error { return c.replicated(t.Context()) })
@@ -78,7 +79,7 @@ func TestCluster(t *testing.T) {
 	c.againstRedisAndWorkers(faults, rand.New(rand.NewPCG(seed, 2))) // here, because it may end the test
 	running.Wait()
 	endLoad()
-	d.slack.Always(devstack.Behaviour{})
+	d.treatPosts(nil)
 	kit.EventuallyNil(t, c.forget)
 	d.rest()
 	for range 1 + int(duration/time.Minute) {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,28 +30,29 @@ func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for i, first := range crashPoints {
 		at := fmt.Sprintf("%s:%d", first.name, first.nth)
-		t.Run(first.name, func(t *testing.T) { crashAt(t, devstack.History{}, at) })
-		t.Run(first.name+", unreadable", func(t *testing.T) { crashAt(t, unreadable, at) })
+		t.Run(first.name, func(t *testing.T) { crashAt(t, false, at) })
+		t.Run(first.name+", unreadable", func(t *testing.T) { crashAt(t, true, at) })
 		for j, second := range crashPoints[i:] {
-			history := []devstack.History{unreadable, {}}[j%2]
 			and := fmt.Sprintf("%s:%d", second.name, second.nth)
-			t.Run(first.name+" and "+second.name, func(t *testing.T) { crashAt(t, history, at, and) })
+			t.Run(first.name+" and "+second.name, func(t *testing.T) { crashAt(t, j%2 == 0, at, and) })
 		}
 	}
 }
 
 // crashAt plays one scenario: a worker that dies at each of the points.
-func crashAt(t *testing.T, history devstack.History, points ...string) {
+func crashAt(t *testing.T, unreadable bool, points ...string) {
 	t.Parallel()
 	d := newDeployment(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
-	d.slack.SetHistory(history)
+	d.unreadable.Store(unreadable)
+	var failures []devstack.Response
 	for _, at := range points {
 		if strings.HasPrefix(at, "after-failure:") {
-			for range 12 { // another worker may meet some of them
-				d.slack.Next(devstack.Behaviour{Status: 503, Code: "service_unavailable"}, devstack.Behaviour{})
-			}
+			failure := devstack.Response{Status: 503, Code: "service_unavailable"}
+			// Another worker may meet some of them.
+			failures = append(failures, slices.Repeat([]devstack.Response{failure, {}}, 12)...)
 		}
 	}
+	d.treatPosts(devstack.Next(failures...))
 	categories := []string{"alpha", "beta", "gamma", "delta"}
 	publish := func(e *event, withMessageID bool) {
 		kit.Check(t, d.publisher.publish(t.Context(), e, withMessageID))

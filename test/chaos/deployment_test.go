@@ -76,6 +76,9 @@ type deployment struct {
 	hiding sync.Mutex
 	hidden int  // how many want the channel unreadable
 	shown  bool // nobody can have it so
+
+	unreadable atomic.Bool // workers may post to the channel, and cannot search it
+	posts      atomic.Pointer[devstack.Hook]
 }
 
 // newDeployment starts NATS on disk, a Redis that forgets nothing, and the fake Slack, and creates the stream
@@ -103,6 +106,7 @@ func (d *deployment) equip(client *redis.Client) {
 	d.slack, err = devstack.StartSlack("127.0.0.1:0")
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = d.slack.Close() })
+	d.slack.Respond(d.respond)
 	d.slackAddr = kit.StartSlackProxy(t, d.slack.URL()).Addr
 
 	connection, err := nats.Connect(d.urls["NATS_URL"], nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))

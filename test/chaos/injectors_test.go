@@ -212,6 +212,20 @@ func (d *deployment) againstServers() []injector {
 	}
 }
 
+// respond is the hook of the fake Slack. Posts and searches of the channel fail independently.
+func (d *deployment) respond(r devstack.Request) *devstack.Response {
+	if r.History() && d.unreadable.Load() {
+		return &devstack.Response{RetryAfter: "60"}
+	}
+	if hook := d.posts.Load(); hook != nil && *hook != nil {
+		return (*hook)(r)
+	}
+	return nil
+}
+
+// treatPosts sets the responses to posts from now on. Nil means Slack's own.
+func (d *deployment) treatPosts(hook devstack.Hook) { d.posts.Store(&hook) }
+
 // againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all
 // replicas, so that one is for long runs, as are long brown-outs.
 func (d *deployment) againstSlack(long bool) []injector {
@@ -220,20 +234,20 @@ func (d *deployment) againstSlack(long bool) []injector {
 		return func(ctx context.Context, random *rand.Rand) { d.brownOut(ctx, between(random, from, to)) }
 	}
 	lane := []injector{
-		{2, always(faultSlack, devstack.Behaviour{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
-		{1, always(faultSlack, devstack.Behaviour{Hang: true}, 500*time.Millisecond, 2*time.Second)},
-		{1, always(faultSlack, devstack.Behaviour{ResetBefore: true}, 300*time.Millisecond, time.Second)},
+		{2, always(faultSlack, devstack.Response{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
+		{1, always(faultSlack, devstack.Response{Hang: true}, 500*time.Millisecond, 2*time.Second)},
+		{1, always(faultSlack, devstack.Response{Reset: true}, 300*time.Millisecond, time.Second)},
 		{2, brownOut(2*time.Second, 5*time.Second)},
-		{2, always(faultLimited, devstack.Behaviour{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
+		{2, always(faultLimited, devstack.Response{RetryAfter: "1"}, 100*time.Millisecond, 500*time.Millisecond)},
 		{3, d.limitChannels},
-		{2, always(faultLost, devstack.Behaviour{ResetAfter: true}, 20*time.Millisecond, 300*time.Millisecond)},
-		{1, always(faultLost, devstack.Behaviour{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
-		{1, always(faultRejects, devstack.Behaviour{Code: badMessage}, 50*time.Millisecond, 400*time.Millisecond)},
+		{2, always(faultLost, devstack.Response{Accept: true, Reset: true}, 20*time.Millisecond, 300*time.Millisecond)},
+		{1, always(faultLost, devstack.Response{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
+		{1, always(faultRejects, devstack.Response{Code: badMessage}, 50*time.Millisecond, 400*time.Millisecond)},
 		{1, d.refuseChannel},
 		{3, d.refuseWhatArrived},
 	}
 	if long {
-		noTime := devstack.Behaviour{Status: http.StatusTooManyRequests}
+		noTime := devstack.Response{Status: http.StatusTooManyRequests}
 		lane = append(lane,
 			injector{1, always(faultLimited, noTime, 20*time.Millisecond, 50*time.Millisecond)},
 			injector{1, brownOut(20*time.Second, time.Minute)},
@@ -245,46 +259,55 @@ func (d *deployment) againstSlack(long bool) []injector {
 // storedAnd500 answers posts with 500 after the message was stored. It has no part in a rolling upgrade from
 // v0.2.0, which takes a bare 500 for a certain failure and posts again without a word.
 func (d *deployment) storedAnd500() injector {
-	b := devstack.Behaviour{Accept: true, Status: http.StatusInternalServerError}
+	b := devstack.Response{Accept: true, Status: http.StatusInternalServerError}
 	return injector{1, d.slackAlways(faultLost, b, 20*time.Millisecond, 300*time.Millisecond)}
 }
 
 // slackAlways makes Slack behave in one way for a time between from and to.
 func (d *deployment) slackAlways(
-	kind string, b devstack.Behaviour, from, to time.Duration,
+	kind string, b devstack.Response, from, to time.Duration,
 ) func(context.Context, *rand.Rand) {
 	return func(ctx context.Context, random *rand.Rand) {
 		begun := time.Now()
-		d.slack.Always(b)
+		d.treatPosts(devstack.Always(b))
 		wait.For(ctx, between(random, from, to))
-		d.slack.Always(devstack.Behaviour{})
+		d.treatPosts(nil)
 		d.faults.note(kind, "", begun)
 	}
 }
 
 // failures are answers that blame neither the channel nor the workspace. After the last one the message is in
 // Slack.
-var failures = []devstack.Behaviour{
-	{Status: http.StatusInternalServerError, ContentType: "text/html", Body: "<!DOCTYPE html><title>Slack is down</title>"},
+var failures = []devstack.Response{
+	{
+		Status: http.StatusInternalServerError,
+		Body:   "<!DOCTYPE html><title>Slack is down</title>",
+		Header: map[string]string{"Content-Type": "text/html"},
+	},
 	{Code: "internal_error"},
-	{ResetBefore: true},
-	{ResetAfter: true},
+	{Reset: true},
+	{Accept: true, Reset: true},
 }
 
 // brownOut fails three of five posts for a time, whatever they say. No event may end dead because of it.
 func (d *deployment) brownOut(ctx context.Context, length time.Duration) {
 	begun := time.Now()
-	d.slack.Often(60, failures...)
+	d.treatPosts(func(r devstack.Request) *devstack.Response {
+		if !r.Post() || rand.IntN(100) >= 60 {
+			return nil
+		}
+		return &failures[rand.IntN(len(failures))]
+	})
 	wait.For(ctx, length)
-	d.slack.Always(devstack.Behaviour{})
+	d.treatPosts(nil)
 	d.faults.note(faultBrownOut, "", begun)
 }
 
 // refuseChannel refuses two posts because of their channel, which are too few to close it.
 func (d *deployment) refuseChannel(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
-	refusal := devstack.Behaviour{Code: badChannel}
-	d.slack.Next(refusal, refusal)
+	refusal := devstack.Response{Code: badChannel}
+	d.treatPosts(devstack.Next(refusal, refusal))
 	wait.For(ctx, between(random, 500*time.Millisecond, 1500*time.Millisecond))
 	d.faults.note(faultRefuses, "", begun)
 }
@@ -294,9 +317,9 @@ func (d *deployment) refuseChannel(ctx context.Context, random *rand.Rand) {
 func (d *deployment) limitChannels(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
 	count := []int{1, 8}[random.IntN(2)]
-	d.faults.complain(d.slack.SetMode(devstack.Mode{ChannelLimit: ratelimit.Limit{{Count: count, Window: time.Second}}}))
+	d.slack.SetLimit(ratelimit.Limit{{Count: count, Window: time.Second}}, 0)
 	wait.For(ctx, between(random, 2*time.Second, 4*time.Second))
-	d.faults.complain(d.slack.SetMode(devstack.Mode{}))
+	d.slack.SetLimit(nil, 0)
 	d.faults.note(faultChannels, "", begun)
 }
 
@@ -305,13 +328,13 @@ func (d *deployment) limitChannels(ctx context.Context, random *rand.Rand) {
 func (d *deployment) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	defer d.hideChannel()() // else they would be found there
 	begun, accepted := time.Now(), d.slack.Accepted()
-	d.slack.Always(devstack.Behaviour{ResetAfter: true})
+	d.treatPosts(devstack.Always(devstack.Response{Accept: true, Reset: true}))
 	kit.Within(2*time.Second, func() bool { return d.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
 	d.faults.note(faultLost, "", begun)
 	begun = time.Now()
-	d.slack.Always(devstack.Behaviour{Code: badMessage})
+	d.treatPosts(devstack.Always(devstack.Response{Code: badMessage}))
 	wait.For(ctx, between(random, 800*time.Millisecond, 1500*time.Millisecond))
-	d.slack.Always(devstack.Behaviour{})
+	d.treatPosts(nil)
 	d.faults.note(faultRejects, "", begun)
 }
 
@@ -326,20 +349,14 @@ func (d *deployment) againstReading() []injector {
 	}}}
 }
 
-// unreadable is a channel that workers may post to, and cannot look into now.
-var unreadable = devstack.History{RetryAfter: "60"}
-
 // hideChannel makes the channel unreadable until what it returns is called, and as long as somebody else
 // wants it so.
 func (d *deployment) hideChannel() (show func()) {
 	change := func(by int) {
 		d.hiding.Lock()
 		defer d.hiding.Unlock()
-		if d.hidden += by; d.hidden > 0 && !d.shown {
-			d.slack.SetHistory(unreadable)
-		} else {
-			d.slack.SetHistory(devstack.History{})
-		}
+		d.hidden += by
+		d.unreadable.Store(d.hidden > 0 && !d.shown)
 	}
 	change(1)
 	return func() { change(-1) }

@@ -51,7 +51,7 @@ func (a *audit) report() string {
 	fmt.Fprintf(&b, "slots lost           %d in a crash, %d because a refund was forgotten\n", a.slotsLost, a.refundsForgotten)
 	fmt.Fprintf(&b, "faults               %s\n", a.d.faults.counts())
 	fmt.Fprintf(&b, "429 by a channel     %d, and %d in the one of billing\n",
-		a.d.slack.Refused(channel).ChannelLimit, a.d.slack.Refused(strings.TrimPrefix(routes, "billing=")).ChannelLimit)
+		a.d.slack.Limited(channel), a.d.slack.Limited(strings.TrimPrefix(routes, "billing=")))
 	paced := 0
 	for _, l := range a.processes {
 		if l.pace != "off" {

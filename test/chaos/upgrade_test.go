@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/devstack"
 	"notifier/internal/outcome"
 	"notifier/test/kit"
 )
@@ -73,7 +72,7 @@ func TestRollingUpgrade(t *testing.T) {
 	rest()
 	lanes.Wait()
 	endLoad()
-	d.slack.Always(devstack.Behaviour{})
+	d.treatPosts(nil)
 	a := d.reconcile()
 	for _, program := range []string{before, now} {
 		if counts := a.by(program); counts[outcome.Sent] == 0 || counts[outcome.Dropped] == 0 || counts[outcome.Dead] == 0 {

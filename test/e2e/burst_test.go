@@ -128,7 +128,7 @@ func testKill(t *testing.T, e *engine) {
 	passwords := p.checkSecrets(t)
 	slack := p.slack(t)
 	// so that a kill hits posts in flight
-	if _, err := slack.ask(http.MethodPost, "/fake/always", `{"delay":"1s"}`); err != nil {
+	if _, err := slack.ask(http.MethodPost, "/fake/faults", `{"delay":"1s"}`); err != nil {
 		t.Fatal(err)
 	}
 

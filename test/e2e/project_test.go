@@ -229,11 +229,11 @@ func (s slack) ask(method, path, body string) ([]byte, error) {
 	return answer, err
 }
 
-// accepted is how many posts were accepted, by /fake/stats.
+// accepted is how many posts were accepted, by /fake/faults.
 func (s slack) accepted(t *testing.T) int {
 	t.Helper()
 	var stats struct{ Accepted int }
-	s.read(t, "/fake/stats", &stats)
+	s.read(t, "/fake/faults", &stats)
 	return stats.Accepted
 }
 

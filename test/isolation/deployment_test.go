@@ -61,19 +61,13 @@ func newDeployment(t *testing.T, more settings) *deployment {
 	return d
 }
 
-// mode sets how the fake Slack treats posts.
-func (d *deployment) mode(mode devstack.Mode) {
-	d.Helper()
-	kit.Check(d.T, d.slack.SetMode(mode))
-}
-
 // limit parses a limit of the fake Slack: count posts in a window.
-func limit(t *testing.T, count int, window time.Duration) (text string, mode devstack.Mode) {
+func limit(t *testing.T, count int, window time.Duration) (text string, limit ratelimit.Limit) {
 	t.Helper()
 	text = fmt.Sprintf("%d/%s", count, window)
-	limit, err := ratelimit.ParseLimit(text)
+	parsed, err := ratelimit.ParseLimit(text)
 	kit.Check(t, err)
-	return text, devstack.Mode{ChannelLimit: limit}
+	return text, parsed
 }
 
 // createStream creates the stream as a user may, so that there can be a backlog before a worker is there.

@@ -59,9 +59,8 @@ func TestLargeHeadersDoNotFillTheMemory(t *testing.T) {
 		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": "good=C0GOODNEWS", "SLACK_PACE": pace,
 		"LIMIT_GLOBAL": unlimited, "LIMIT_CATEGORY": unlimited, "GOMEMLIMIT": container,
 	})
-	_, mode := limit(t, 12, window)
-	mode.RetryAfter = window
-	d.mode(mode)
+	_, slackLimit := limit(t, 12, window)
+	d.slack.SetLimit(slackLimit, window)
 	d.createStream()
 	header := nats.Header{"X-Padding": {strings.Repeat("x", 60_000)}}
 	for i := range n {

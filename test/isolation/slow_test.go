@@ -66,9 +66,8 @@ func besideASlowChannel(t *testing.T, name string, slow int, hanging string, oth
 		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // scales the room for held events
 	})
 	d.slackProxy.Hang(hanging)
-	_, mode := limit(t, 12, window)
-	mode.RetryAfter = window
-	d.mode(mode)
+	_, slackLimit := limit(t, 12, window)
+	d.slack.SetLimit(slackLimit, window)
 	d.startWorkers(1)
 	for i := range slow {
 		d.publish("slow", fmt.Sprintf("slow-%d", i))

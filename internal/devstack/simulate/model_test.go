@@ -115,7 +115,7 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 	for from, to := 0, 0; from < len(events); from = to {
 		var requests []ratelimit.Request
 		var places []int // of each request among the events
-		for to = from; to < len(events) && events[to].Time().Equal(events[from].Time()); to++ {
+		for to = from; to < len(events) && events[to].Time.Equal(events[from].Time); to++ {
 			e := events[to]
 			if e.Cost > rules.MaxCost(e.Category) {
 				outcomes[to] = "dead"
@@ -130,7 +130,7 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 			})
 			places = append(places, to)
 		}
-		store.SetTime(events[from].Time())
+		store.SetTime(events[from].Time)
 		decisions, err := limiter.Admit(t.Context(), requests)
 		kit.Check(t, err)
 		for i, d := range decisions {

@@ -3,7 +3,6 @@ package simulate_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func levels(rules ratelimit.Rules, group, groups, reserve string) ratelimit.Rule
 // read reads an input that has no fault.
 func read(tb testing.TB, text string) simulate.Input {
 	tb.Helper()
-	input, err := simulate.Read(tb.Context(), strings.NewReader(text), false)
+	input, err := simulate.Read(tb.Context(), strings.NewReader(text))
 	kit.Check(tb, err)
 	return input
 }
@@ -63,13 +62,4 @@ func repeat(n int, line func(i int) string) string {
 	return text.String()
 }
 
-// week generates n events at random times of a week, in 20 categories; a few have most of the events.
-// The random seed is fixed.
-func week(n int) string {
-	random := rand.New(rand.NewPCG(1, 2))
-	return repeat(n, func(i int) string {
-		after := time.Duration(float64(i)/float64(n)*float64(7*day)) + time.Duration(random.IntN(1000))*time.Millisecond
-		category := fmt.Sprintf("category-%d", random.IntN(1+random.IntN(20)))
-		return at(after, category, fmt.Sprintf(`"id":"event-%d"`, i))
-	})
-}
+const day = 24 * time.Hour

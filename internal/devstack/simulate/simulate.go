@@ -5,23 +5,16 @@
 // at its time, and that every admitted event reached Slack at once. Only cmd/notifier-dev contains the
 // package, as it alone contains the embedded store.
 //
-// That store sets up a new Lua state for each call and sorts a set each time it reads from it, so a decision
-// takes half a millisecond, and more where a window holds thousands of messages. A store made for this would
-// be several times as fast, and would have to be proved to decide as Redis does.
-//
-// The package knows the limiter, the store and the worker's log. It does not know NATS or Slack.
+// The store sets up a new Lua state for each call, so a decision takes a quarter of a millisecond, and more
+// where a window holds thousands of messages. A faster store would have to be proved to decide as Redis does.
 package simulate
 
 import (
-	"cmp"
 	"context"
-	"hash/maphash"
 	"net"
-	"slices"
 	"strconv"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/devstack/embedded"
@@ -35,16 +28,11 @@ const namespace = "simulate"
 // Verdict is the simulated outcome of one event, in the words of the log.
 type Verdict struct {
 	Event
-	// outcome.Sent, outcome.Dropped or, if its cost is above a limit's count, outcome.Dead
-	Outcome string
-	// empty if sent; dropped: one of outcome.LimitReasons, or outcome.Duplicate; dead: outcome.Malformed
-	Reason     string
-	Group      string         // the group of the category, if it has one
+	Outcome    string         // outcome.Sent, outcome.Dropped or, if its cost never fits, outcome.Dead
+	Reason     string         // empty if sent; dropped: global, group, category or duplicate; dead: malformed
 	Tier       ratelimit.Tier // dropped by a limit: the tier that refused
 	RetryAfter time.Duration  // dropped by a limit: how long until an event of its cost would have fit
-	AtLeast    bool           // ... or longer
-	// dropped by the global limit: slots of the tier that were kept for other categories
-	Reserved int
+	AtLeast    bool           // RetryAfter is a lower bound
 }
 
 // Run decides the events in order and passes each verdict to observe. Events of the same microsecond are one
@@ -60,34 +48,7 @@ func Run(
 ) error {
 	store := embedded.NewStore()
 	defer store.Close()
-	client := connect(store)
-	defer func() { _ = client.Close() }()
-	limiter, err := ratelimit.New(client, namespace, rules, neededDedupe(events, dedupe))
-	if err != nil {
-		return err
-	}
-	r := run{limiter: limiter, rules: rules, observe: observe}
-	for len(events) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n := 1
-		for n < len(events) && events[n].micros == events[0].micros {
-			n++
-		}
-		store.SetTime(events[0].Time())
-		if err := r.batch(ctx, events[:n]); err != nil {
-			return err
-		}
-		events = events[n:]
-	}
-	return nil
-}
-
-// connect returns a client with one connection to the store, through memory: no port is opened. A call takes
-// as long as it takes, because nothing can be lost on the way.
-func connect(store *miniredis.Miniredis) *redis.Client {
-	return redis.NewClient(&redis.Options{
+	client := redis.NewClient(&redis.Options{ // through memory: no port is opened, nothing is lost
 		Dialer:          func(context.Context, string, string) (net.Conn, error) { return store.Dial() },
 		Protocol:        2,
 		DisableIdentity: true,
@@ -96,58 +57,61 @@ func connect(store *miniredis.Miniredis) *redis.Client {
 		ReadTimeout:     -1,
 		WriteTimeout:    -1,
 	})
-}
-
-type run struct {
-	limiter  *ratelimit.Limiter
-	rules    ratelimit.Rules
-	observe  func(Verdict) error
-	requests []ratelimit.Request // of the current batch
-}
-
-// batch decides events of the same time.
-func (r *run) batch(ctx context.Context, events []Event) error {
-	r.requests = r.requests[:0]
-	for _, e := range events {
-		if e.Cost <= r.rules.MaxCost(e.Category) { // a worker rejects a higher cost without calling the limiter
-			r.requests = append(r.requests, request(e))
-		}
-	}
-	decisions, err := r.limiter.Admit(ctx, r.requests)
+	defer func() { _ = client.Close() }()
+	limiter, err := ratelimit.New(client, namespace, rules, neededDedupe(events, dedupe))
 	if err != nil {
 		return err
 	}
-	asked := 0
-	for _, e := range events {
-		if e.Cost > r.rules.MaxCost(e.Category) {
-			v := Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed, Group: r.groupOf(e.Category)}
-			if err := r.observe(v); err != nil {
-				return err
-			}
-			continue
+	for len(events) > 0 {
+		n := 1
+		for n < len(events) && events[n].Time.Equal(events[0].Time) {
+			n++
 		}
-		decision, request := decisions[asked], r.requests[asked]
-		asked++
-		if decision.Verdict == ratelimit.Admitted { // else it would be in flight for ever
-			if err := r.limiter.Sent(ctx, request); err != nil {
-				return err
-			}
-		}
-		verdict := newVerdict(e, decision)
-		verdict.Group = r.groupOf(e.Category)
-		if err := r.observe(verdict); err != nil {
+		store.SetTime(events[0].Time)
+		verdicts, err := decide(ctx, limiter, events[:n], rules)
+		if err != nil {
 			return err
 		}
+		for _, v := range verdicts {
+			if err := observe(v); err != nil {
+				return err
+			}
+		}
+		events = events[n:]
 	}
-	return nil
+	return ctx.Err()
 }
 
-// groupOf is the group of a category, if it has a limit.
-func (r *run) groupOf(category string) string {
-	if group := ratelimit.GroupOf(category); len(r.rules.GroupLimit(group)) > 0 {
-		return group
+// decide decides events of the same time. As a worker does, it rejects a cost that never fits by itself.
+func decide(
+	ctx context.Context, limiter *ratelimit.Limiter, events []Event, rules ratelimit.Rules,
+) ([]Verdict, error) {
+	verdicts := make([]Verdict, len(events))
+	var requests []ratelimit.Request
+	var places []int // of each request among the events
+	for i, e := range events {
+		verdicts[i] = Verdict{Event: e, Outcome: outcome.Dead, Reason: outcome.Malformed}
+		if e.Cost <= rules.MaxCost(e.Category) {
+			requests, places = append(requests, request(e)), append(places, i)
+		}
 	}
-	return ""
+	decisions, err := limiter.Admit(ctx, requests)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range decisions {
+		v := &verdicts[places[i]]
+		v.Outcome, v.Reason = outcome.Dropped, d.Verdict.Reason()
+		v.Tier, v.RetryAfter, v.AtLeast = d.Tier, d.RetryAfter, d.AtLeast
+		if d.Verdict != ratelimit.Admitted {
+			continue
+		}
+		v.Outcome = outcome.Sent
+		if err := limiter.Sent(ctx, requests[i]); err != nil { // without it the event stays in flight for ever
+			return nil, err
+		}
+	}
+	return verdicts, nil
 }
 
 // request returns the request for one event. Each line is a separate message. An event without an id gets one
@@ -161,50 +125,22 @@ func request(e Event) ratelimit.Request {
 	return ratelimit.Request{ID: id, Delivery: line, Category: e.Category, Cost: e.Cost}
 }
 
-func newVerdict(e Event, decision ratelimit.Decision) Verdict {
-	v := Verdict{
-		Event:      e,
-		Outcome:    outcome.Dropped,
-		Reason:     decision.Verdict.Reason(),
-		Tier:       decision.Tier,
-		RetryAfter: decision.RetryAfter,
-		AtLeast:    decision.AtLeast,
-		Reserved:   decision.Reserved,
-	}
-	if decision.Verdict == ratelimit.Admitted {
-		v.Outcome = outcome.Sent
-	}
-	return v
-}
-
-// neededDedupe returns a dedupe window that decides these events, as dedupe does: it is longer than the time
-// between any two events of the same id that are less than dedupe apart. Usually that is seconds, where
-// dedupe is a day, and the store gets slower with each id that it keeps.
-//
-// Ids are known by their hashes. A collision makes the window longer, which changes no verdict.
+// neededDedupe shortens the dedupe window to the longest time between two events of one id. That changes no
+// verdict, and usually it is seconds where dedupe is a day. The store gets slower with each id that it keeps.
 func neededDedupe(events []Event, dedupe time.Duration) time.Duration {
 	const margin = time.Second // the script's clock may be a little ahead of the events
-	type sighting struct {
-		id     uint64
-		micros int64
-	}
-	var seen []sighting
-	seed := maphash.MakeSeed()
+	first := map[[2]string]time.Time{}
+	var longest time.Duration
 	for _, e := range events {
-		if e.ID != "" {
-			seen = append(seen, sighting{maphash.Comparable(seed, [2]string{e.Category, e.ID}), e.micros})
+		if e.ID == "" {
+			continue
+		}
+		key := [2]string{e.Category, e.ID}
+		if began, seen := first[key]; seen {
+			longest = max(longest, e.Time.Sub(began))
+		} else {
+			first[key] = e.Time
 		}
 	}
-	slices.SortFunc(seen, func(a, b sighting) int {
-		return cmp.Or(cmp.Compare(a.id, b.id), cmp.Compare(a.micros, b.micros))
-	})
-	longest := int64(0)
-	first := 0 // of this id, less than dedupe ago
-	for i, now := range seen {
-		for seen[first].id != now.id || first < i && now.micros-seen[first].micros >= dedupe.Microseconds() {
-			first++
-		}
-		longest = max(longest, now.micros-seen[first].micros)
-	}
-	return min(dedupe, time.Duration(longest)*time.Microsecond+margin)
+	return min(dedupe, longest+margin)
 }

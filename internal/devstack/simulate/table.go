@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -8,116 +10,117 @@ import (
 	"strings"
 	"time"
 
+	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/term"
 )
 
-// WriteTable writes the span of the events, the limits, the notes on the input, and a row per category. input
-// must hold an event. Errors are out's.
-func (s *Summary) WriteTable(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
-	first, last := input.Events[0].Time(), input.Events[len(input.Events)-1].Time()
-	lines := fmt.Sprintf("%s from %s to %s.\nLimits: %s; an id counts once in %s.\n%s",
+// Table counts verdicts by category. The zero Table is empty.
+type Table struct {
+	all  row
+	rows map[string]*row
+}
+
+// row counts events by outcome, or by the reason of a drop.
+type row struct {
+	category string
+	events   int
+	by       map[string]int
+}
+
+// Add counts one verdict.
+func (t *Table) Add(v Verdict) {
+	if t.rows == nil {
+		t.all = row{category: "all", by: map[string]int{}}
+		t.rows = map[string]*row{}
+	}
+	if t.rows[v.Category] == nil {
+		t.rows[v.Category] = &row{category: v.Category, by: map[string]int{}}
+	}
+	counted := v.Outcome
+	if v.Outcome == outcome.Dropped {
+		counted = v.Reason
+	}
+	for _, r := range []*row{t.rows[v.Category], &t.all} {
+		r.events++
+		r.by[counted]++
+	}
+}
+
+// columns are the counts of a row. Optional ones are shown if they are not all zero.
+var columns = []struct {
+	head, by string
+	optional bool
+}{
+	{"SENT", outcome.Sent, false},
+	{"DROPPED: GLOBAL", outcome.Global, false},
+	{"DROPPED: GROUP", outcome.Group, true},
+	{"DROPPED: CATEGORY", outcome.Category, false},
+	{"DUPLICATE", outcome.Duplicate, true},
+	{"DEAD: COST", outcome.Dead, true},
+}
+
+// Write writes the span of the events, the limits and a row per category, the one with the most events first.
+// input must hold an event. The error is out's.
+func (t *Table) Write(out io.Writer, input Input, rules ratelimit.Rules, dedupe time.Duration) error {
+	first, last := input.Events[0].Time, input.Events[len(input.Events)-1].Time
+	const head = "%s from %s to %s.\nLimits: %s; an id counts once in %s. SLACK_PACE is ignored.\n\n"
+	_, err := fmt.Fprintf(out, head,
 		term.Count(len(input.Events), "event"), first.Format(time.RFC3339), last.Format(time.RFC3339),
-		limitsText(rules), term.ShortDuration(dedupe), s.reservesText(rules))
-	lines += "SLACK_PACE is ignored: it holds posts back and drops nothing.\n"
-	if _, err := io.WriteString(out, lines); err != nil {
+		limitsText(rules), term.ShortDuration(dedupe))
+	if err != nil {
 		return err
 	}
-	if err := input.WriteNotes(out); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(out); err != nil {
-		return err
-	}
-	return s.writeRows(out)
-}
-
-// WriteNotes writes a line about each change to the input: reordered, skipped and undecided lines. It writes
-// nothing if the input was used unchanged. Errors are out's.
-func (i Input) WriteNotes(out io.Writer) error {
-	var notes []string
-	if i.OutOfOrder > 0 {
-		notes = append(
-			notes,
-			fmt.Sprintf("Sorted by time: %s came after a later one.", term.Count(i.OutOfOrder, "event")),
-		)
-	}
-	if i.Other > 0 {
-		notes = append(notes, fmt.Sprintf("Skipped: %s of JSON not about an event.", term.Count(i.Other, "line")))
-	}
-	if i.Undecided > 0 {
-		notes = append(
-			notes,
-			fmt.Sprintf("Skipped: %s that no limit decided (dead or expired).", term.Count(i.Undecided, "event")),
-		)
-	}
-	if i.Bad > 0 {
-		notes = append(
-			notes,
-			fmt.Sprintf("Skipped: %s that could not be read; %v.", term.Count(i.Bad, "line"), i.FirstBad),
-		)
-	}
-	for _, note := range notes {
-		if _, err := fmt.Fprintln(out, term.Printable(note)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeRows writes a row per category and one for all. Rare outcomes have a column only if they occurred.
-func (s *Summary) writeRows(out io.Writer) error {
-	all, categories := s.All(), s.Categories()
-	all.Category = "all"
 	table := term.NewNumberTable(out)
-	row := func(category string, events, sent, global, group, own, duplicate, dead, silence any) {
-		cells := []any{category, events, sent, global}
-		if all.Group > 0 {
-			cells = append(cells, group)
+	write := func(category, events any, cell func(column int) any) {
+		cells := []any{category, events}
+		for i, c := range columns {
+			if !c.optional || t.all.by[c.by] > 0 {
+				cells = append(cells, cell(i))
+			}
 		}
-		cells = append(cells, own)
-		if all.Duplicate > 0 {
-			cells = append(cells, duplicate)
-		}
-		if all.Dead > 0 {
-			cells = append(cells, dead)
-		}
-		table.Row(append(cells, silence)...)
+		table.Row(cells...)
 	}
-	row(
-		"category",
-		"events",
-		"sent",
-		"dropped: global limit",
-		"dropped: group limit",
-		"dropped: category limit",
-		"duplicates",
-		"dead: cost",
-		"longest silence",
-	)
-	for _, c := range append(categories, all) {
-		row(c.Category, c.Events, c.Sent, c.Global, c.Group, c.Own, c.Duplicate, c.Dead, silenceText(c))
+	write("CATEGORY", "EVENTS", func(i int) any { return columns[i].head })
+	rows := slices.SortedFunc(maps.Values(t.rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(b.events, a.events), cmp.Compare(a.category, b.category))
+	})
+	for _, r := range append(rows, &t.all) {
+		write(r.category, r.events, func(i int) any { return r.by[columns[i].by] })
 	}
 	return table.Flush()
 }
 
-// silenceText is the longest silence, to the second where it is a minute or more.
-func silenceText(c Count) string {
-	silence, ok := c.Silence()
-	switch {
-	case !ok:
-		return "-"
-	case silence >= time.Minute:
-		return term.ShortDuration(silence.Round(time.Second))
-	default:
-		return term.ShortDuration(silence.Round(time.Millisecond))
+// WriteNotes writes a line about each kind of skipped line, and the unreadable ones with their problems. The
+// error is out's.
+func (i Input) WriteNotes(out io.Writer) error {
+	var notes strings.Builder
+	if i.Other > 0 {
+		fmt.Fprintf(&notes, "Skipped: %s not about an event.\n", term.Count(i.Other, "line"))
 	}
+	if i.Undecided > 0 {
+		events := term.Count(i.Undecided, "event")
+		fmt.Fprintf(&notes, "Skipped: %s that no limit decided (dead or expired).\n", events)
+	}
+	if i.Unread > 0 {
+		fmt.Fprintf(&notes, "Skipped: %s that could not be read:\n", term.Count(i.Unread, "line"))
+		for _, err := range i.Bad {
+			fmt.Fprintf(&notes, "  %s\n", term.Printable(err.Error()))
+		}
+		if more := i.Unread - len(i.Bad); more > 0 {
+			fmt.Fprintf(&notes, "  and %d more\n", more)
+		}
+	}
+	_, err := io.WriteString(out, notes.String())
+	return err
 }
 
-// limitsText lists the limits: "100/30m overall, 10/30m per category, errors=20/30m". It includes groups if
-// they have a limit.
+// limitsText lists the limits: "100/30m overall, 10/30m per category, errors=20/30m".
 func limitsText(rules ratelimit.Rules) string {
 	limits := []string{rules.Global.String() + " overall"}
+	for _, category := range slices.Sorted(maps.Keys(rules.Reserve)) {
+		limits = append(limits, fmt.Sprintf("%d reserved for %s", rules.Reserve[category], category))
+	}
 	if len(rules.Group) > 0 {
 		limits = append(limits, rules.Group.String()+" per group")
 	}
@@ -131,24 +134,28 @@ func limitsText(rules ratelimit.Rules) string {
 	return strings.Join(limits, ", ")
 }
 
-// reservesText has a line for each category with a reserve, and one for the events that other categories lost
-// to reserves.
-func (s *Summary) reservesText(rules ratelimit.Rules) string {
-	var text strings.Builder
-	for _, category := range slices.Sorted(maps.Keys(rules.Reserve)) {
-		fmt.Fprintf(
-			&text,
-			"Reserved: %s of the global limit for %s.\n",
-			term.Count(rules.Reserve[category], "slot"),
-			category,
-		)
+// Write writes the verdict as a line of JSON with the names of the log, in one call of out's Write. line is
+// the line number in the input. The error is out's.
+func (v Verdict) Write(out io.Writer) error {
+	line := struct {
+		Line int `json:"line"`
+		outcome.Record
+	}{v.Line, outcome.Record{
+		Time:       v.Time,
+		EventID:    v.ID,
+		Category:   v.Category,
+		Outcome:    v.Outcome,
+		Reason:     v.Reason,
+		RetryAfter: term.Seconds(v.RetryAfter),
+		AtLeast:    v.AtLeast,
+	}}
+	if v.Tier.Count > 0 {
+		line.Limit = v.Tier.String()
 	}
-	if s.all.KeptFrom > 0 {
-		fmt.Fprintf(
-			&text,
-			"While slots were kept for them the global limit dropped %s of others.\n",
-			term.Count(s.all.KeptFrom, "event"),
-		)
+	var text bytes.Buffer
+	if err := term.NewJSON(&text).Encode(line); err != nil {
+		return err
 	}
-	return text.String()
+	_, err := out.Write(text.Bytes())
+	return err
 }

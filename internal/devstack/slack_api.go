@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,37 +26,30 @@ var webhookStatus = map[string]int{
 	"ratelimited":         http.StatusTooManyRequests, "rate_limited": http.StatusTooManyRequests,
 }
 
+const (
+	methodPost    = "chat.postMessage"
+	methodWebhook = "webhook"
+)
+
 func (s *Slack) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /api/chat.postMessage", s.postMessage)
+	mux.HandleFunc("POST /api/"+methodPost, s.postMessage)
 	mux.HandleFunc("POST /api/auth.test", s.authTest)
-	s.historyRoutes(mux)
+	mux.HandleFunc("POST /api/conversations.history", s.conversation(s.channelMessages))
+	mux.HandleFunc("POST /api/conversations.replies", s.conversation(s.threadMessages))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		writeAPI(w, http.StatusOK, map[string]any{
 			"ok": false, "error": "unknown_method", "req_method": strings.TrimPrefix(r.URL.Path, "/api/"),
 		})
 	})
 	mux.HandleFunc("POST /services/", s.postWebhook)
-	mux.HandleFunc(
-		"GET /healthz",
-		func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") },
-	)
-	mux.HandleFunc("POST /fake/next", s.setBehaviour(func(b []Behaviour) { s.Next(b...) }))
-	mux.HandleFunc("POST /fake/always", s.setBehaviour(func(b []Behaviour) { s.Always(b[len(b)-1]) }))
-	mux.HandleFunc("GET /fake/stats", func(w http.ResponseWriter, _ *http.Request) {
-		s.mu.Lock()
-		stats := map[string]int{
-			"requests": s.requests,
-			"accepted": s.accepted,
-			"queued":   len(s.next),
-			"history":  s.historyRequests,
-		}
-		s.mu.Unlock()
-		writeAPI(w, http.StatusOK, stats)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusOK, "ok")
 	})
-	s.modeRoutes(mux)
+	mux.HandleFunc("GET /fake/faults", s.showFaults)
+	mux.HandleFunc("POST /fake/faults", s.changeFaults)
 	s.inboxRoutes(mux)
-	// A page of another site must not drive the fake of a browser's user; programs may.
+	// A page of another site must not drive the fake through a user's browser; programs may.
 	own := http.NewCrossOriginProtection()
 	for _, pattern := range []string{"/api/", "/services/"} { // like Slack's
 		own.AddInsecureBypassPattern(pattern)
@@ -83,18 +77,21 @@ func (s *Slack) postMessage(w http.ResponseWriter, r *http.Request) {
 	if code == "" && m.Channel == "" {
 		code = "channel_not_found"
 	}
-	s.treat(w, r, m, code, func(status int, code string, m Message) {
-		if code != "" {
-			answer := map[string]any{"ok": false, "error": code}
-			if explanation != "" {
-				answer["response_metadata"] = map[string]any{"messages": []string{"[ERROR] " + explanation}}
-			}
-			writeAPI(w, status, answer)
-			return
+	s.respond(w, r, Request{methodPost, m}, code, func(a reply) {
+		switch {
+		case a.code == "":
+			writeAPI(w, a.status, map[string]any{
+				"ok": true, "channel": channelID(m.Channel), "ts": a.message.TS, "message": a.message.stored(false),
+			})
+		case explanation != "":
+			writeAPI(w, a.status, map[string]any{
+				"ok":                false,
+				"error":             a.code,
+				"response_metadata": map[string]any{"messages": []string{"[ERROR] " + explanation}},
+			})
+		default:
+			writeError(w, a)
 		}
-		writeAPI(w, status, map[string]any{
-			"ok": true, "channel": channelID(m.Channel), "ts": m.TS, "message": m.stored(false),
-		})
 	})
 }
 
@@ -120,40 +117,33 @@ func (s *Slack) postWebhook(w http.ResponseWriter, r *http.Request) {
 	default:
 		code, _ = m.problem()
 	}
-	s.treat(w, r, m, code, func(status int, code string, _ Message) {
-		if code == "" {
-			code = "ok"
-		} else if status == http.StatusOK {
-			if status = webhookStatus[code]; status == 0 {
-				status = http.StatusBadRequest
-			}
+	s.respond(w, r, Request{methodWebhook, m}, code, func(a reply) {
+		if a.code == "" {
+			writeText(w, a.status, "ok")
+			return
 		}
-		writeText(w, status, code)
+		if a.status == http.StatusOK {
+			a.status = cmp.Or(webhookStatus[a.code], http.StatusBadRequest)
+		}
+		writeText(w, a.status, a.code)
 	})
 }
 
-// authTest handles auth.test of the Web API. It is not a post: of all behaviours only the revoked token
-// applies.
+// authTest handles auth.test of the Web API.
 func (s *Slack) authTest(w http.ResponseWriter, r *http.Request) {
-	_, code := authorised(r)
-	s.mu.Lock()
-	if s.mode.Revoked {
-		code = "token_revoked"
+	form, code := authorised(r)
+	if code == "" {
+		w.Header().Set("X-OAuth-Scopes", "chat:write,channels:history")
 	}
-	s.mu.Unlock()
-	if code != "" {
-		writeAPI(w, http.StatusOK, map[string]any{"ok": false, "error": code})
-		return
-	}
-	s.mu.Lock()
-	scopes := s.scopes
-	s.mu.Unlock()
-	if scopes != "" {
-		w.Header().Set("X-OAuth-Scopes", scopes)
-	}
-	writeAPI(w, http.StatusOK, map[string]any{
-		"ok": true, "url": s.url + "/", "team": "Fake Workspace", "user": "notifier",
-		"team_id": "T000", "user_id": "U000", "bot_id": botID,
+	s.respond(w, r, Request{"auth.test", newMessage("api", r, form)}, code, func(a reply) {
+		if a.code != "" {
+			writeError(w, a)
+			return
+		}
+		writeAPI(w, a.status, map[string]any{
+			"ok": true, "url": s.url + "/", "team": "Fake Workspace", "user": "notifier",
+			"team_id": "T000", "user_id": "U000", "bot_id": botID,
+		})
 	})
 }
 
@@ -302,12 +292,15 @@ func writeAPI(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-const plainText = "text/plain; charset=utf-8"
+func writeError(w http.ResponseWriter, a reply) {
+	writeAPI(w, a.status, map[string]any{"ok": false, "error": a.code})
+}
 
-func writeText(w http.ResponseWriter, status int, body string) { writeAs(w, status, plainText, body) }
-
-func writeAs(w http.ResponseWriter, status int, contentType, body string) {
-	w.Header().Set("Content-Type", contentType)
+// writeText keeps a Content-Type that is set already.
+func writeText(w http.ResponseWriter, status int, body string) {
+	if w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	}
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
 }

@@ -1,0 +1,223 @@
+package devstack
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Hook decides how a Slack responds to a request. Nil leaves the response to the fake: Slack's own errors,
+// then the limit, then success. Hooks are called concurrently and must not change what they return.
+type Hook func(Request) *Response
+
+// Request is a request to a Slack.
+type Request struct {
+	Method  string  // "webhook", or a method of the Web API such as "chat.postMessage"
+	Message Message // the arguments; of a post the message, without its number and time
+}
+
+// Post reports whether the request posts a message.
+func (r Request) Post() bool { return r.Method == methodPost || r.Method == methodWebhook }
+
+// History reports whether the request reads a channel or a thread.
+func (r Request) History() bool { return strings.HasPrefix(r.Method, "conversations.") }
+
+// Response replaces the response to one request. If it has no Status, RetryAfter, Code, Body, Hang or Reset,
+// the fake responds as it does without a hook, after Delay and with Header and PageSize.
+//
+// A Response of its own does not accept the message, unless Accept is set: a real service may store a message
+// before it fails.
+type Response struct {
+	Status     int    // HTTP status; if 0, 200 or the status that Slack's webhooks use for Code
+	RetryAfter string // the Retry-After header, unchanged; alone it makes the status 429
+	Code       string // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
+	Body       string // the body, unchanged, instead of one made from Code
+	Accept     bool   // the message is accepted, whatever the response
+	Hang       bool   // no response until the client disconnects or the Slack is closed
+	Reset      bool   // the connection is reset instead of a response
+
+	Delay    time.Duration     // before anything else happens
+	Header   map[string]string // headers to set; an empty value removes the header
+	PageSize int               // maximum number of messages on a page of the history, if above 0
+}
+
+// Respond makes h decide the response to each request from now on, instead of the hook or the Faults before.
+// Nil restores the default.
+func (s *Slack) Respond(h Hook) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook, s.faults = h, Faults{}
+	s.announce()
+}
+
+// Always returns a Hook that responds to every post with r.
+func Always(r Response) Hook { return always(Request.Post, r) }
+
+// AlwaysHistory returns a Hook that responds to every request for the history with r.
+func AlwaysHistory(r Response) Hook { return always(Request.History, r) }
+
+// Next returns a Hook that responds to the next posts, with one response each.
+func Next(responses ...Response) Hook { return next(Request.Post, responses) }
+
+// NextHistory returns a Hook that responds to the next requests for the history, with one response each.
+func NextHistory(responses ...Response) Hook { return next(Request.History, responses) }
+
+// First returns a Hook that calls hooks in order until one responds.
+func First(hooks ...Hook) Hook {
+	return func(r Request) *Response {
+		for _, hook := range hooks {
+			if response := hook(r); response != nil {
+				return response
+			}
+		}
+		return nil
+	}
+}
+
+func always(concerns func(Request) bool, response Response) Hook {
+	return func(r Request) *Response {
+		if !concerns(r) {
+			return nil
+		}
+		return &response
+	}
+}
+
+func next(concerns func(Request) bool, responses []Response) Hook {
+	var used atomic.Int64
+	return func(r Request) *Response {
+		if !concerns(r) {
+			return nil
+		}
+		n := int(used.Add(1))
+		if n > len(responses) {
+			return nil
+		}
+		return &responses[n-1]
+	}
+}
+
+// replies reports whether r has a reply of its own.
+func (r *Response) replies() bool {
+	return r.Status != 0 || r.Code != "" || r.Body != "" || r.RetryAfter != ""
+}
+
+// decide counts a request and returns its Response, which is never nil.
+func (s *Slack) decide(r Request) *Response {
+	switch {
+	case r.Post():
+		s.count(&s.counts.Requests)
+	case r.History():
+		s.count(&s.counts.History)
+	}
+	s.mu.Lock()
+	hook := s.hook
+	s.mu.Unlock()
+	if hook != nil {
+		if response := hook(r); response != nil {
+			return response
+		}
+	}
+	return &Response{}
+}
+
+// reply is a response of Slack itself. An empty code means success.
+type reply struct {
+	*Response
+	status  int
+	code    string
+	message Message // of a post that was accepted
+}
+
+// respond responds to a request. code is Slack's own error for it, or "". write writes Slack's response.
+func (s *Slack) respond(w http.ResponseWriter, r *http.Request, req Request, code string, write func(reply)) {
+	response := s.decide(req)
+	if response.Delay > 0 && !s.pause(r, response.Delay) {
+		cut(w)
+		return
+	}
+	message, usual := req.Message, !response.replies() && !response.Hang && !response.Reset
+	if req.Post() {
+		if usual && code == "" {
+			if limited := s.overLimit(message.Channel); limited != nil {
+				response, usual = limited, false
+			}
+		}
+		if code == "" && (usual || response.Accept) {
+			message = s.accept(message)
+		} else {
+			s.count(&s.counts.Refused)
+		}
+	}
+	if response.Hang {
+		s.pause(r, 0)
+	}
+	if response.Hang || response.Reset {
+		cut(w)
+		return
+	}
+	for name, value := range response.Header {
+		w.Header().Del(name)
+		if value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	if !response.replies() {
+		write(reply{response, http.StatusOK, code, message})
+		return
+	}
+	status := cmp.Or(response.Status, http.StatusOK)
+	if response.RetryAfter != "" {
+		w.Header().Set("Retry-After", response.RetryAfter)
+		if response.Status == 0 && response.Code == "" && response.Body == "" {
+			status = http.StatusTooManyRequests
+		}
+	}
+	if response.Body != "" {
+		writeText(w, status, response.Body)
+		return
+	}
+	if response.Code != "" || !response.Accept {
+		code = response.Code
+	}
+	if code == "" && status == http.StatusTooManyRequests {
+		code = "ratelimited"
+	}
+	if code == "" && (status != http.StatusOK || !response.Accept) {
+		writeText(w, status, http.StatusText(status))
+		return
+	}
+	write(reply{response, status, code, message})
+}
+
+// pause waits for a time, or with 0 indefinitely; false if the client disconnected or the Slack was closed.
+func (s *Slack) pause(r *http.Request, d time.Duration) bool {
+	var elapsed <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		elapsed = timer.C
+	}
+	select {
+	case <-elapsed:
+		return true
+	case <-r.Context().Done():
+	case <-s.closed:
+	}
+	return false
+}
+
+// cut resets the TCP connection.
+func cut(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // closes the connection as well
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
