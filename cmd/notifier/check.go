@@ -30,7 +30,7 @@ Secrets are never shown. Exit codes: 0 no failures; 1 a failure, with -strict al
 
 Examples:
    notifier check
-   docker compose run --rm cli check -all
+   docker compose run --rm notifier check -all
    notifier check -strict
    notifier check -json | jq '.checks[] | select(.state != "ok")'`,
 		Flags: []cli.Flag{

@@ -108,7 +108,7 @@ func withDeadLetters(
 		return errors.New("interrupted")
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Errorf(
-			"%w; docs/security.md has the permissions of an operator, and under compose docker compose run --rm dead has them",
+			"%w; docs/security.md has the permissions of an operator, and under compose docker compose run --rm cli has them",
 			err,
 		)
 	}

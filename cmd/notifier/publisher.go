@@ -50,7 +50,7 @@ func publish(ctx context.Context, request publishRequest, root *cli.Command) err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	options := append(s.PublisherOptions("notifier publish", request.inbox), endOnDenial(cancel))
+	options := append(publisherOptions(s, request.inbox), endOnDenial(cancel))
 	p.connection, err = s.Connect(s.URL, options...)
 	if err != nil {
 		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
@@ -260,7 +260,7 @@ func (p *publisher) finish(failure error) error {
 	if denied := p.connection.LastError(); errors.Is(denied, nats.ErrPermissionViolation) {
 		failure = fmt.Errorf("%w; docs/security.md has the permissions of a publisher, whose "+
 			"acknowledgements arrive below -inbox-prefix; "+
-			"under compose docker compose run --rm publish has them", denied)
+			"under compose docker compose run --rm cli has them", denied)
 	}
 	if p.request.json {
 		return failure
