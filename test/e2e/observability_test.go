@@ -18,11 +18,10 @@ import (
 	"notifier/test/kit"
 )
 
-// testPrometheus: each worker is a target, and Prometheus's sums over all of them are what was published. The
-// demo's workers stand for the real ones: both are found in the same way.
+// testPrometheus: each worker is a target, and Prometheus's sums over all of them equal what was published.
 func testPrometheus(t *testing.T, e *engine) {
-	const service = "notifier-demo"
-	p := e.project(t, "prometheus", []string{"demo-observability"}, unpaced(t))
+	const service = "notifier"
+	p := e.project(t, "prometheus", []string{observabilityFile, slackFile}, unpaced(t, fakeSlack...)...)
 	p.up(t, "--wait", service, "fake-slack", "prometheus")
 	p.checkPorts(t)
 	prometheus := onlooker{p, "http://" + p.address(t, "prometheus", "9090")}
@@ -54,11 +53,11 @@ func testPrometheus(t *testing.T, e *engine) {
 		return maps.Equal(got, map[string]float64{service: 3}), fmt.Sprint(got)
 	})
 	// An event that nobody can send: the alert about it fires a minute later.
-	js, end := p.jetstream(t, "nats-demo", "publisher", "_INBOX_publisher")
+	js, end := p.jetstream(t, "publisher", "_INBOX_publisher")
 	defer end()
 	_, err := js.Publish(p.ctx, "notify.broken", []byte(`{"text":7}`))
 	kit.Check(t, err)
-	published := p.publish(t, "nats-demo", "seen", burst("seen"))
+	published := p.publish(t, "seen", burst("seen"))
 	p.untilSettled(t, service, len(published)+1)
 	want := map[string]float64{"sent": limitGlobal, "dropped": float64(len(published) - limitGlobal), "dead": 1}
 	p.until(t, "Prometheus has counted all events", func() (bool, string) {
@@ -83,7 +82,7 @@ func testPrometheus(t *testing.T, e *engine) {
 // testGrafana: the provisioned dashboard and its datasource are there for whoever looks, and nobody may
 // change them. It needs Grafana's image, which is not asked for by any other test.
 func testGrafana(t *testing.T, e *engine) {
-	p := e.project(t, "grafana", []string{"demo-observability"})
+	p := e.project(t, "grafana", []string{observabilityFile})
 	var config struct {
 		Services map[string]struct {
 			Image       string
@@ -96,7 +95,7 @@ func testGrafana(t *testing.T, e *engine) {
 		}
 	}
 	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
-	for _, name := range onlookers {
+	for _, name := range []string{"grafana", "prometheus"} {
 		service := config.Services[name]
 		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Contains(service.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s is not hardened: %+v", name, service)
