@@ -16,7 +16,7 @@ var passwordNames = []string{
 	"NATS_WORKER_PASSWORD", "NATS_PUBLISHER_PASSWORD", "NATS_OPERATOR_PASSWORD", "REDIS_PASSWORD",
 }
 
-// clone copies what deploy/init.sh uses, as git does under a strict umask.
+// clone copies the files that deploy/init.sh uses, as git does under a strict umask.
 func clone(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()

@@ -86,7 +86,7 @@ func TestComposeStartsNoOpenServer(t *testing.T) {
 	}
 }
 
-// TestComposeNATS: the server takes deploy/nats.conf with the passwords of its environment, admits nobody
+// TestComposeNATS: the server takes deploy/nats.conf with the passwords of its environment, admits no user
 // without one, and does not start if one is missing.
 func TestComposeNATS(t *testing.T) {
 	const file = "../../deploy/nats.conf"
@@ -125,7 +125,7 @@ func TestComposeNATS(t *testing.T) {
 	}
 }
 
-// TestComposeRedis: the server takes the arguments of docker-compose.yml, admits nobody without a password,
+// TestComposeRedis: the server takes the arguments of docker-compose.yml, admits no user without a password,
 // and knows the admissions after a kill.
 func TestComposeRedis(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func burst(prefix string) (order []string) {
 	return order
 }
 
-// account is what became of published events, by their ids.
+// account sorts published events by their outcome.
 type account struct {
 	sent, dropped map[string]bool
 }
@@ -78,7 +78,7 @@ func accountFor(t *testing.T, published map[string]string, lines []logLine) acco
 	return a
 }
 
-// checkPosts checks that Slack has what the log says it has; again is how many may be there a second time.
+// checkPosts compares Slack's inbox with the log. Up to again events may have been posted twice.
 func (a account) checkPosts(t *testing.T, posts map[string]int, again int) (twice int) {
 	t.Helper()
 	for id, count := range posts {
@@ -98,8 +98,8 @@ func (a account) checkPosts(t *testing.T, posts map[string]int, again int) (twic
 	return twice
 }
 
-// testKill: three workers share the limits, also when one of them is killed while it posts; they stop when
-// asked to, and what was decided outlives them. These are the real services, only that Slack is the fake one.
+// testKill: three workers share the limits, also when one of them is killed while it posts; they exit 0
+// on SIGTERM, and the windows outlive them. These are the real services with a fake Slack.
 func testKill(t *testing.T, e *engine) {
 	const service, victim = "notifier", 2
 	p := e.project(t, "kill", []string{slackFile}, unpaced(t, fakeSlack...)...)

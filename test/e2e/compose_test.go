@@ -25,7 +25,7 @@ type service struct {
 	}
 }
 
-// config returns the services, with those of a profile.
+// config returns all services, also the ones with a profile.
 func (p *project) config(t *testing.T) map[string]service {
 	t.Helper()
 	var config struct{ Services map[string]service }
@@ -33,8 +33,8 @@ func (p *project) config(t *testing.T) map[string]service {
 	return config.Services
 }
 
-// testSettings: each setting in .env reaches the workers, and so do misspelt ones, for "check". The servers are
-// those of the file, whatever .env and the shell have for other tools.
+// testSettings: each setting in .env reaches the workers, and so do misspelt ones, for "check". NATS_URL
+// and REDIS_URL are fixed, because shells have them for other tools.
 func testSettings(t *testing.T, e *engine) {
 	names := []string{"SLACK_BOT_TOKEN_FILE", "SLACK_WEBHOOK_URL_FILE", "ADMIN_TOKEN_FILE", "LIMIT_GLOBL"}
 	for _, variable := range settings.Variables() {

@@ -38,7 +38,7 @@ func (p *project) behindProxy(t *testing.T, proxy string) {
 }
 
 // testDemo: the demo starts without a setting, also a second time, after stop and after down, behind a proxy
-// that does not work. It shows what its file says: ten events are sent, and the limit drops the others.
+// that does not work. As its file says, ten events are sent, and the limit drops the others.
 func testDemo(t *testing.T, e *engine) {
 	p := e.project(t, "demo", []string{demoFile})
 	p.behindProxy(t, "http://127.0.0.1:9")

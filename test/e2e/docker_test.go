@@ -117,7 +117,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// run runs a command without standard input, and gives its standard output. The error has what it said.
+// run runs a command without standard input and returns its standard output. The error has both outputs.
 func (e *engine) run(ctx context.Context, deadline time.Duration, command ...string) (string, error) {
 	return e.runWith(ctx, deadline, e.environment, command...)
 }
@@ -170,7 +170,7 @@ func (e *engine) docker(t *testing.T, arguments ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// until looks until done, and fails with what was seen last. look returns what it saw.
+// until calls look until it is done. A timeout fails with the last observation.
 func (e *engine) until(t *testing.T, what string, look func() (done bool, saw string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, waitDeadline)

@@ -11,8 +11,7 @@ import (
 	"notifier/test/kit"
 )
 
-// testImages: both are as small and as restricted as they should be. What is linked into the programs, other
-// tests look at.
+// testImages: both images have no shell, run as an unprivileged user, and report their version.
 func testImages(t *testing.T, e *engine) {
 	for _, image := range []string{e.production, e.demo} {
 		t.Run(strings.SplitN(image, ":", 2)[0], func(t *testing.T) {
@@ -60,7 +59,7 @@ func (p *project) checkHardening(t *testing.T) {
 	}
 }
 
-// checkContainer inspects one container. Without capabilities, root of NATS's container is no more than a user.
+// checkContainer inspects one container. NATS's runs as root without capabilities.
 func (p *project) checkContainer(t *testing.T, service, id, user string) {
 	t.Helper()
 	var inspected []struct {

@@ -18,7 +18,7 @@ import (
 	"notifier/test/kit"
 )
 
-// testPrometheus: each worker is a target, and Prometheus's sums over all of them equal what was published.
+// testPrometheus: each worker is a target, and Prometheus's sums over all of them equal the published events.
 func testPrometheus(t *testing.T, e *engine) {
 	const service = "notifier"
 	p := e.project(t, "prometheus", []string{observabilityFile, slackFile}, unpaced(t, fakeSlack...)...)
@@ -52,7 +52,7 @@ func testPrometheus(t *testing.T, e *engine) {
 		got := prometheus.query(t, `sum by (service) (up{job="notifier"})`, "service")
 		return maps.Equal(got, map[string]float64{service: 3}), fmt.Sprint(got)
 	})
-	// An event that nobody can send: the alert about it fires a minute later.
+	// A malformed event: the alert about it fires a minute later.
 	js, end := p.jetstream(t, "publisher", "_INBOX_publisher")
 	defer end()
 	_, err := js.Publish(p.ctx, "notify.broken", []byte(`{"text":7}`))
@@ -64,7 +64,7 @@ func testPrometheus(t *testing.T, e *engine) {
 		got := prometheus.query(t, `sum by (outcome) (notifier_events_total)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
 	})
-	// What the alerts and the dashboard go by sees them as well, though each of these counters was new.
+	// The alerts and the dashboard use this rule, which must count new counters from zero.
 	p.until(t, "they count as new ones", func() (bool, string) {
 		got := prometheus.query(t, `sum by (outcome) (notifier:events:increase15m)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
@@ -79,8 +79,8 @@ func testPrometheus(t *testing.T, e *engine) {
 	})
 }
 
-// testGrafana: the provisioned dashboard and its datasource are there for whoever looks, and nobody may
-// change them. It needs Grafana's image, which is not asked for by any other test.
+// testGrafana: viewers see the provisioned dashboard and its datasource, and cannot change them. No other test
+// needs Grafana's image.
 func testGrafana(t *testing.T, e *engine) {
 	p := e.project(t, "grafana", []string{observabilityFile})
 	var config struct {
@@ -148,7 +148,7 @@ func (o onlooker) ask(method, path string, values url.Values) (status int, answe
 	return response.StatusCode, string(body), err
 }
 
-// read reads the data of an answer of Prometheus's API.
+// read decodes the data of a reply of Prometheus's API.
 func (o onlooker) read(t *testing.T, path string, values url.Values, into any) {
 	t.Helper()
 	status, answer, err := o.ask(http.MethodGet, path, values)

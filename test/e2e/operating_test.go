@@ -20,7 +20,7 @@ import (
 	"notifier/test/kit"
 )
 
-// clone is a directory with the files of a fresh clone, and what runs from it.
+// clone is a directory with the files of a fresh clone, and the project that runs from it.
 type clone struct {
 	*project
 	directory string

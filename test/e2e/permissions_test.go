@@ -16,7 +16,7 @@ import (
 	"notifier/test/kit"
 )
 
-// checkStrangers: NATS and Redis admit nobody without a password, from this machine or from their own network,
+// checkStrangers: NATS and Redis admit no client without a password, from this machine or from their own network,
 // and a publisher cannot read.
 func (p *project) checkStrangers(t *testing.T) {
 	t.Helper()

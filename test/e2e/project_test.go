@@ -112,7 +112,7 @@ func (p *project) address(t *testing.T, service string, port string) string {
 	return strings.TrimSpace(p.compose(t, "port", service, port))
 }
 
-// logLine is what counts in a line of a worker's log.
+// logLine has the compared fields of a worker's log line.
 type logLine struct {
 	Msg, Category, Outcome, Reason, Limit string
 	EventID                               string `json:"event_id"`
@@ -139,7 +139,7 @@ func (p *project) settled(t *testing.T, service string, index int) (settled []lo
 	return settled, broken
 }
 
-// untilSettled waits until the logs say of so many different events what became of them, and gives all their
+// untilSettled waits until the logs have the outcomes of a number of different events, and returns all their
 // lines.
 func (p *project) untilSettled(t *testing.T, service string, events int) (lines []logLine, broken int) {
 	t.Helper()
@@ -243,7 +243,7 @@ func (s slack) ask(method, path, body string) ([]byte, error) {
 	return answer, err
 }
 
-// accepted is how many posts were accepted, by /fake/stats.
+// accepted returns the number of accepted posts, by /fake/stats.
 func (s slack) accepted(t *testing.T) int {
 	t.Helper()
 	var stats struct{ Accepted int }

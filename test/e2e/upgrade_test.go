@@ -13,7 +13,7 @@ import (
 	"notifier/test/kit"
 )
 
-// lastRelease is the commit of v0.2.0, whose passwords were in volumes.
+// lastRelease is the commit of v0.2.0, which kept passwords in volumes.
 const lastRelease = "bdf0f48"
 
 // testUpgrade follows "From v0.2.0" of docs/operating.md: down with the old files, init.sh on the old .env, up

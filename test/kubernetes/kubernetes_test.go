@@ -1,5 +1,5 @@
-// Package kubernetes_test decodes deploy/kubernetes.yaml strictly into the types of the Kubernetes API and checks what the
-// documents promise about it. It is a module of its own, so that notifier gains no dependency.
+// Package kubernetes_test decodes deploy/kubernetes.yaml strictly into the types of the Kubernetes API and checks
+// the promises of the documents. It is a module of its own, so that notifier gains no dependency.
 package kubernetes_test
 
 import (
