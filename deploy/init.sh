@@ -5,6 +5,7 @@ set -eu
 umask 077
 cd "$(dirname "$0")/.."
 if [ -e .env ]; then echo ".env exists, and keeps its lines"; else cp .env.example .env; echo "made .env"; fi
+chmod go-rwx .env
 [ -z "$(tail -c 1 .env)" ] || echo >>.env
 for name in NATS_WORKER_PASSWORD NATS_PUBLISHER_PASSWORD NATS_OPERATOR_PASSWORD REDIS_PASSWORD; do
   if grep -q "^$name=." .env; then continue; fi
@@ -15,6 +16,9 @@ for name in NATS_WORKER_PASSWORD NATS_PUBLISHER_PASSWORD NATS_OPERATOR_PASSWORD 
 done
 # Containers read these as other users. Git makes them private under a strict umask.
 chmod -R a+rX deploy/nats.conf observability
+if grep -qE '^(NATS|REDIS)_URL(_FILE)?=.' .env; then
+  echo "warning: NATS_URL and REDIS_URL have no effect in .env; docs/operating.md has how to use your own servers" >&2
+fi
 if ! grep -qE '^SLACK_(BOT_TOKEN|WEBHOOK_URL)(_FILE)?=.' .env; then
   echo "next: set SLACK_BOT_TOKEN and SLACK_CHANNEL in .env, or SLACK_WEBHOOK_URL"
 fi

@@ -25,6 +25,7 @@ func clone(t *testing.T) string {
 		kit.Check(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		kit.Check(t, os.WriteFile(path, []byte(read(t, name)), 0o600))
 	}
+	kit.Check(t, os.Chmod(filepath.Join(directory, ".env.example"), 0o644))
 	return directory
 }
 
@@ -82,11 +83,7 @@ func TestInitMakesPasswords(t *testing.T) {
 			t.Errorf("init prints the password %s", name)
 		}
 	}
-	info, err := os.Stat(filepath.Join(directory, ".env"))
-	kit.Check(t, err)
-	if info.Mode().Perm() != 0o600 {
-		t.Errorf(".env has mode %o, expected 600", info.Mode().Perm())
-	}
+	checkPrivate(t, directory)
 	initialise(t, directory)
 	if again := dotenv(t, directory); again != env {
 		t.Errorf("the second run changes .env from\n%s\nto\n%s", env, again)
@@ -105,15 +102,29 @@ func TestInitMakesPasswords(t *testing.T) {
 func TestInitKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	directory := clone(t)
-	const before = "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/x\nREDIS_PASSWORD=mine\nNATS_WORKER_PASSWORD=\nLIMIT_GLOBAL=5/1m"
-	kit.Check(t, os.WriteFile(filepath.Join(directory, ".env"), []byte(before), 0o600))
+	const before = "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/x\nREDIS_PASSWORD=mine\nNATS_WORKER_PASSWORD=\nNATS_URL=nats://own\nLIMIT_GLOBAL=5/1m"
+	kit.Check(t, os.WriteFile(filepath.Join(directory, ".env"), []byte(before), 0o644))
 	out := initialise(t, directory)
+	checkPrivate(t, directory)
 	env := dotenv(t, directory)
 	if !strings.HasPrefix(env, before+"\n") || passwordsOf(t, env)["REDIS_PASSWORD"] != "mine" {
 		t.Errorf("%q has become\n%s", before, env)
 	}
+	if !strings.Contains(out, "warning: NATS_URL") {
+		t.Errorf("init does not say that NATS_URL has no effect: %s", out)
+	}
 	if strings.Contains(out, "next:") || strings.Contains(out, "REDIS_PASSWORD") {
 		t.Errorf("with Slack's webhook and a password set, init says %s", out)
+	}
+}
+
+// checkPrivate checks that only the owner can read .env.
+func checkPrivate(t *testing.T, directory string) {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(directory, ".env"))
+	kit.Check(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf(".env has mode %o, expected 600", info.Mode().Perm())
 	}
 }
 
