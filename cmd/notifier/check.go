@@ -31,7 +31,7 @@ Secrets are never shown. Exit codes: 0 no failures; 1 a failure, with -strict al
 
 Examples:
    notifier check
-   docker compose run --rm cli check -all
+   docker compose run --rm notifier check -all
    notifier check -strict`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "first show every setting, its value and its source"},

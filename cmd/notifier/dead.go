@@ -240,7 +240,7 @@ func withLetters(ctx context.Context, cmd *cli.Command, do func(context.Context,
 	})
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		return fmt.Errorf("%w; docs/security.md has the permissions of an operator, "+
-			"and under compose docker compose run --rm dead has them", err)
+			"and under compose docker compose run --rm cli has them", err)
 	}
 	return err
 }

@@ -418,7 +418,7 @@ func (w *publisher) run(ctx context.Context, payloads <-chan payload) error {
 		case <-done:
 			if cause := context.Cause(ctx); errors.Is(cause, nats.ErrPermissionViolation) {
 				return fmt.Errorf("%w; docs/security.md has the permissions of a publisher, "+
-					"and under compose \"docker compose run --rm publish\" has them", cause)
+					"and under compose \"docker compose run --rm cli\" has them", cause)
 			}
 			payloads, done = nil, nil
 			stopped = errors.New("interrupted")

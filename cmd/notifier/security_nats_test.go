@@ -21,7 +21,7 @@ import (
 )
 
 // passwordOf is a password in the document: a variable of the server's environment.
-var passwordOf = regexp.MustCompile(`\$[A-Z]+_PASSWORD`)
+var passwordOf = regexp.MustCompile(`\$[A-Z_]+_PASSWORD`)
 
 // startSecured starts a NATS server with a configuration such as the document's, and with a user more who may
 // do everything. as gives the URL for a user.
@@ -127,6 +127,10 @@ func TestSecurityNATS(t *testing.T) {
 			replay := start(t, operator, "dead", "replay", "-all")
 			if code := replay.code(t); code != exitDone || len(replay.out.lines("1 replayed.")) != 1 {
 				t.Errorf("dead replay: %d %s%s", code, replay.out.String(), replay.errOut.String())
+			}
+			waiting := start(t, operator, "publish", "-wait", "deploys", "v1.2.3 is out")
+			if code := waiting.code(t); code != exitDone || len(waiting.out.lines("sent")) != 1 {
+				t.Errorf("an operator's publish -wait: %d %s%s", code, waiting.out.String(), waiting.errOut.String())
 			}
 			w.terminate(t)
 			if code := w.code(t); code != exitDone {

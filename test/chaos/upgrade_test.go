@@ -114,7 +114,7 @@ func (a *audit) by(program string) map[string]int {
 	return counts
 }
 
-// roll replaces all workers by those of another program, as deploy/roll.sh does: the next one when the last
+// roll replaces all workers by those of another program: the next one when the last
 // one is ready and all of them work side by side. One of them, at random, dies and does not end, and Redis
 // fails now and then.
 func (d *deployment) roll(random *rand.Rand, to, from string) {

@@ -4,8 +4,8 @@ package e2e_test
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
+	"slices"
 	"testing"
 )
 
@@ -29,7 +29,7 @@ func burst(prefix string) (order []string) {
 	return order
 }
 
-// account is what became of published events, by their ids.
+// account sorts published events by their outcome.
 type account struct {
 	sent, dropped map[string]bool
 }
@@ -78,7 +78,7 @@ func accountFor(t *testing.T, published map[string]string, lines []logLine) acco
 	return a
 }
 
-// checkPosts checks that Slack has what the log says it has; again is how many may be there a second time.
+// checkPosts compares Slack's inbox with the log. Up to again events may have been posted twice.
 func (a account) checkPosts(t *testing.T, posts map[string]int, again int) (twice int) {
 	t.Helper()
 	for id, count := range posts {
@@ -98,41 +98,24 @@ func (a account) checkPosts(t *testing.T, posts map[string]int, again int) (twic
 	return twice
 }
 
-// testDemo: "docker compose --profile demo up" shows what it promises, without any setting.
-func testDemo(t *testing.T, e *engine) {
-	p := e.project(t, "demo", []string{"demo"}, unpaced(t))
-	p.up(t)
-	const events = 50
-	lines, _ := p.untilSettled(t, "notifier-demo", events)
-	counts := map[string]int{}
-	for _, line := range lines {
-		counts[line.Outcome+line.Reason]++
-	}
-	if accepted := p.slack(t).accepted(t); accepted != limitCategory || counts["sent"] != limitCategory || counts["droppedcategory"] != events-limitCategory {
-		t.Errorf("%d posts, and the log says %v; expected %d sent and the other %d dropped", accepted, counts, limitCategory, events-limitCategory)
-	}
-}
-
-// testKill: three workers share the limits, also when one of them is killed while it posts; they stop when
-// asked to, and what was decided outlives them. These are the real services, only that Slack is the fake one.
+// testKill: three workers share the limits, also when one of them is killed while it posts; they exit 0
+// on SIGTERM, and the windows outlive them. These are the real services with a fake Slack.
 func testKill(t *testing.T, e *engine) {
 	const service, victim = "notifier", 2
-	p := e.project(t, "kill", []string{"slack", "demo"},
-		"COMPOSE_FILE=docker-compose.yml:test/e2e/fake-slack.yml",
-		"SLACK_API_URL=http://fake-slack:8090/api/", "SLACK_BOT_TOKEN=xoxb-e2e", "SLACK_CHANNEL=#e2e", unpaced(t))
+	p := e.project(t, "kill", []string{slackFile}, unpaced(t, fakeSlack...)...)
 	services := []string{"--wait", service, "fake-slack"}
 	p.up(t, services...)
-	p.checkHardening(t, service)
+	p.checkHardening(t)
 	p.checkPorts(t)
 	p.checkStrangers(t)
-	passwords := p.checkSecrets(t)
+	p.checkPasswords(t)
 	slack := p.slack(t)
 	// so that a kill hits posts in flight
 	if _, err := slack.ask(http.MethodPost, "/fake/faults", `{"delay":"1s"}`); err != nil {
 		t.Fatal(err)
 	}
 
-	published := p.publish(t, "nats", "kill", burst("kill"))
+	published := p.publish(t, "kill", burst("kill"))
 	p.until(t, "Slack has some and the victim has settled some", func() (bool, string) {
 		own, _ := p.settled(t, service, victim)
 		accepted := slack.accepted(t)
@@ -143,7 +126,7 @@ func testKill(t *testing.T, e *engine) {
 	})
 	p.docker(t, "kill", "--signal", "KILL", p.replicas(t, service)[victim-1])
 	p.untilSettled(t, service, len(published))
-	p.untilAcknowledged(t, "nats")
+	p.untilAcknowledged(t)
 	lines, broken := p.settled(t, service, 0) // with those that were settled again
 	if broken > 1 {                           // the victim's last one may be cut off
 		t.Errorf("%d lines of the logs are not JSON", broken)
@@ -162,11 +145,8 @@ func testKill(t *testing.T, e *engine) {
 	// The windows are on disk: events of other categories find the global one full.
 	p.compose(t, "down")
 	p.compose(t, append([]string{"up", "-d", "--no-build", "--pull", "never"}, services...)...)
-	if after := p.passwords(t); !maps.Equal(after, passwords) {
-		t.Error("down and up have changed the passwords")
-	}
 	slack = p.slack(t)
-	after := p.publish(t, "nats", "later", burst("later"))
+	after := p.publish(t, "later", burst("later"))
 	lines, _ = p.untilSettled(t, service, len(after))
 	for _, line := range lines {
 		if _, known := after[line.EventID]; !known || line.Reason != "global" {
@@ -179,8 +159,11 @@ func testKill(t *testing.T, e *engine) {
 	p.checkCommands(t)
 }
 
-// unpaced is the setting for bursts that must not take minutes; it notes that in the test's log.
-func unpaced(t *testing.T) string {
+// fakeSlack are settings for the service of slackFile.
+var fakeSlack = []string{"SLACK_API_URL=http://fake-slack:8090/api/", "SLACK_BOT_TOKEN=xoxb-e2e", "SLACK_CHANNEL=#e2e"}
+
+// unpaced adds the setting for bursts that must not take minutes, and notes it in the test's log.
+func unpaced(t *testing.T, settings ...string) []string {
 	t.Log("posts are not paced: SLACK_PACE=off")
-	return "SLACK_PACE=off"
+	return append(slices.Clone(settings), "SLACK_PACE=off")
 }

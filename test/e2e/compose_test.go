@@ -4,8 +4,6 @@ package e2e_test
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,141 +12,136 @@ import (
 	"notifier/test/kit"
 )
 
-// What each profile starts.
-var (
-	realServices = []string{"nats", "notifier", "redis", "secrets"}
-	demoServices = []string{"burst", "fake-slack", "nats-demo", "notifier-demo", "redis-demo", "secrets-demo"}
-	onlookers    = []string{"grafana", "prometheus"}
-	commands     = []string{"cli", "dead", "publish"}
-)
-
-// testProfiles: a plain "up" is the real thing, "--profile demo" is the demo and nothing of the real thing.
-// This is what the profile "" in docker-compose.yml is for.
-func testProfiles(t *testing.T, e *engine) {
-	with := func(services ...[]string) []string { return slices.Sorted(slices.Values(slices.Concat(services...))) }
-	for _, test := range []struct {
-		name     string
-		profiles []string
-		settings []string
-		want     []string
-	}{
-		{"none", nil, nil, realServices},
-		{"none, with an empty COMPOSE_PROFILES", nil, []string{"COMPOSE_PROFILES="}, realServices},
-		{"slack", []string{"slack"}, nil, realServices},
-		{"demo", []string{"demo"}, nil, demoServices},
-		{"demo by COMPOSE_PROFILES", nil, []string{"COMPOSE_PROFILES=demo"}, demoServices},
-		{"observability", []string{"observability"}, nil, with(realServices, onlookers)},
-		{"demo-observability", []string{"demo-observability"}, nil, with(demoServices, onlookers)},
-		{"all", []string{"*"}, nil, with(realServices, demoServices, onlookers, commands)},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			p := e.project(t, "config", test.profiles, test.settings...)
-			p.compose(t, "config", "--quiet")
-			got := strings.Fields(p.compose(t, "config", "--services"))
-			slices.Sort(got)
-			if !slices.Equal(got, test.want) {
-				t.Errorf("services %v, expected %v", got, test.want)
-			}
-		})
+// service is the part of "docker compose config" that the tests read.
+type service struct {
+	Image       string
+	Environment map[string]string
+	Healthcheck struct{ Test []string }
+	ReadOnly    bool     `json:"read_only"`
+	CapDrop     []string `json:"cap_drop"`
+	SecurityOpt []string `json:"security_opt"`
+	Ports       []struct {
+		HostIP string `json:"host_ip"`
 	}
 }
 
-// testSettings: each variable that the program reads can be set through compose, and arrives.
+// config returns all services, also the ones with a profile.
+func (p *project) config(t *testing.T) map[string]service {
+	t.Helper()
+	var config struct{ Services map[string]service }
+	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "--profile", "*", "config", "--format", "json")), &config))
+	return config.Services
+}
+
+// testSettings: each setting in .env reaches the workers, and so do misspelt ones, for "check". NATS_URL
+// and REDIS_URL are fixed, because shells have them for other tools.
 func testSettings(t *testing.T, e *engine) {
-	names := []string{"SLACK_BOT_TOKEN_FILE", "SLACK_WEBHOOK_URL_FILE", "ADMIN_TOKEN_FILE"}
+	names := []string{"SLACK_BOT_TOKEN_FILE", "SLACK_WEBHOOK_URL_FILE", "ADMIN_TOKEN_FILE", "LIMIT_GLOBL"}
 	for _, variable := range settings.Variables() {
 		names = append(names, variable.Name)
 	}
-	var shell []string
+	var lines []string
 	for _, name := range names {
-		shell = append(shell, name+"=set-"+name)
+		lines = append(lines, name+"=set-"+name)
 	}
-	arrived := e.workerEnvironment(t, "", shell...)
-	for _, name := range names {
-		want := "set-" + name
-		switch name {
-		case "ADMIN_ADDR": // the health check and the published port go by it
-			want = "0.0.0.0:8080"
-		case "NATS_URL", "REDIS_URL": // a shell has them for other tools
-			want = ""
+	p := e.project(t, "config", nil, lines...)
+	p.environment = append(p.environment, "NATS_URL=nats://shell", "REDIS_URL=redis://shell", "LIMIT_GLOBAL=1/1h")
+	services := p.config(t)
+	fixed := map[string]string{
+		"ADMIN_ADDR": "0.0.0.0:8080", // the health check and the published port rely on it
+		"NATS_URL":   "nats://notifier:" + p.passwords["NATS_WORKER_PASSWORD"] + "@nats:4222",
+		"REDIS_URL":  "redis://notifier:" + p.passwords["REDIS_PASSWORD"] + "@redis:6379/0",
+		// Workers need neither.
+		"NATS_PUBLISHER_PASSWORD": "",
+		"NATS_OPERATOR_PASSWORD":  "",
+	}
+	for _, name := range append(names, "NATS_PUBLISHER_PASSWORD", "NATS_OPERATOR_PASSWORD") {
+		want, isFixed := fixed[name]
+		if !isFixed {
+			want = "set-" + name
 		}
-		if got := arrived[name]; got != want {
-			t.Errorf("%s arrives as %q, expected %q", name, got, want)
+		if got := services["notifier"].Environment[name]; got != want {
+			t.Errorf("%s reaches the workers as %q, expected %q", name, got, want)
 		}
 	}
-
-	t.Run("servers of one's own", func(t *testing.T) { // .env names them, and no shell
-		got := e.workerEnvironment(t, "", "NATS_URL=nats://shell", "REDIS_URL=redis://shell")
-		for _, name := range []string{"NATS_URL", "REDIS_URL"} {
-			if got[name] != "" || got[name+"_FILE"] == "" {
-				t.Errorf("with a shell's: %s is %q and %s_FILE %q, expected only the second", name, got[name], name, got[name+"_FILE"])
+	operator := "nats://operator:" + p.passwords["NATS_OPERATOR_PASSWORD"] + "@nats:4222"
+	if got := services["cli"].Environment["NATS_URL"]; got != operator {
+		t.Errorf("commands connect to %q, expected %q", got, operator)
+	}
+	for name, password := range p.passwords {
+		for server, prefix := range map[string]string{"nats": "NATS_", "redis": "REDIS"} {
+			has := strings.Contains(strings.Join(mapValues(services[server].Environment), " "), password)
+			if want := strings.HasPrefix(name, prefix); has != want {
+				t.Errorf("%s has %s: %v, expected %v", server, name, has, want)
 			}
 		}
-		got = e.workerEnvironment(t, "NATS_URL=nats://own\nNATS_URL_FILE=\n", "NATS_URL=nats://shell")
-		if got["NATS_URL"] != "nats://own" || got["NATS_URL_FILE"] != "" || got["REDIS_URL"] != "" || got["REDIS_URL_FILE"] == "" {
-			t.Errorf("with a NATS in .env: %v", got)
-		}
-		got = e.workerEnvironment(t, "REDIS_URL=redis://own\nREDIS_URL_FILE=\n", "REDIS_URL=redis://shell")
-		if got["REDIS_URL"] != "redis://own" || got["REDIS_URL_FILE"] != "" || got["NATS_URL"] != "" || got["NATS_URL_FILE"] == "" {
-			t.Errorf("with a Redis in .env: %v", got)
-		}
-	})
-
-	t.Run("what is no setting", func(t *testing.T) { // check names it
-		if got := e.workerEnvironment(t, "LIMIT_GLOBL=1/1h\n")["LIMIT_GLOBL"]; got != "1/1h" {
-			t.Errorf("LIMIT_GLOBL arrives as %q, expected it as it is in the file", got)
-		}
-	})
-}
-
-// workerEnvironment is the environment that compose gives to a worker, with this content of .env and these
-// variables of the shell.
-func (e *engine) workerEnvironment(t *testing.T, file string, shell ...string) map[string]string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "team-b.env")
-	kit.Check(t, os.WriteFile(path, []byte(file), 0o600))
-	var config struct {
-		Services map[string]struct{ Environment map[string]string }
 	}
-	out := e.project(t, "config", nil, append(shell, "NOTIFIER_ENV_FILE="+path)...).compose(t, "config", "--format", "json")
-	kit.Check(t, json.Unmarshal([]byte(out), &config))
-	return config.Services["notifier"].Environment
+
+	t.Run("the demo has nothing of a real account", func(t *testing.T) {
+		for name, service := range e.project(t, "config", []string{demoFile}, lines...).config(t) {
+			for variable, value := range service.Environment {
+				if strings.HasPrefix(value, "set-") && !strings.HasPrefix(variable, "LIMIT_") {
+					t.Errorf("%s of the demo has %s from .env", name, variable)
+				}
+			}
+		}
+	})
+
+	t.Run("no passwords", func(t *testing.T) {
+		_, err := e.run(e.ctx, commandDeadline, "docker", "compose", "--env-file", "/dev/null", "config", "--quiet")
+		if _, said := exitOf(t, err); !strings.Contains(said, "run sh deploy/init.sh") {
+			t.Errorf("without passwords compose says %s", said)
+		}
+	})
 }
 
-// testAsking: commands answer while a server is down or has other settings than those that run, and leave it
-// as it is.
-func testAsking(t *testing.T, e *engine) {
-	p := e.project(t, "asking", nil, "USER=ann", "SLACK_WEBHOOK_URL=https://hooks.slack.com/services/T0/B0/x")
+func mapValues(values map[string]string) (all []string) {
+	for _, value := range values {
+		all = append(all, value)
+	}
+	return all
+}
+
+// testCli: commands work while a server is down, and leave all services as they are.
+func testCli(t *testing.T, e *engine) {
+	p := e.project(t, "cli", nil)
 	p.up(t, "--wait", "nats", "redis")
-	ask := func(arguments ...string) (string, error) {
-		return p.try(commandDeadline, append([]string{"run", "--rm", "-T", "--pull", "never"}, arguments...)...)
+	cli := func(arguments ...string) (string, error) {
+		return p.try(commandDeadline, slices.Concat([]string{"run", "--rm", "-T", "--pull", "never", "-e", "USER=ann", "cli"}, arguments)...)
 	}
-	_, err := ask("cli", "mute", "add", "errors", "-for", "1h")
+	_, err := cli("mute", "add", "errors", "-for", "1h")
 	kit.Check(t, err)
-	out, err := ask("cli", "mute", "list")
+	out, err := cli("mute", "list")
 	kit.Check(t, err)
 	if !strings.Contains(out, " ann") {
-		t.Errorf("who has muted is not ann:\n%s", out)
+		t.Errorf("the mute is not ann's:\n%s", out)
 	}
-	_, err = ask("cli", "dead", "list")
-	if _, said := exitOf(t, err); !strings.Contains(said, "docker compose run --rm dead has them") {
-		t.Errorf("dead with the permissions of a worker: %s", said)
-	}
-
 	p.compose(t, "stop", "redis")
 	states := func() string { return p.compose(t, "ps", "-a", "--format", "{{.Service}} {{.ID}} {{.State}}") }
 	before := states()
-	p = e.project(t, "asking", nil, "NATS_SUBJECT=alerts.>", "REDIS_NAMESPACE=other")
-	_, err = ask("cli", "status")
+	_, err = cli("status")
 	if code, said := exitOf(t, err); code != 1 || !strings.Contains(said, "REDIS_URL") {
-		t.Errorf("status without Redis: exit code %d with %s; expected 1 and REDIS_URL named", code, said)
-	}
-	_, err = ask("dead", "list")
-	kit.Check(t, err)
-	if _, err = ask("publish", "errors", "hi"); err == nil {
-		t.Error("publish to alerts.errors, expected a denial: NATS has been given other permissions by asking")
+		t.Errorf("status without Redis: exit code %d with %s; expected 1 and REDIS_URL", code, said)
 	}
 	if after := states(); after != before || !strings.Contains(before, " exited") {
-		t.Errorf("before\n%s\nand after asking\n%s", before, after)
+		t.Errorf("before\n%s\nand after a command\n%s", before, after)
 	}
+}
+
+// testOpenRedis: the health check fails for a Redis that admits everybody, where its own login fails.
+func testOpenRedis(t *testing.T, e *engine) {
+	redis := e.project(t, "open", nil).config(t)["redis"]
+	// config writes $ as it is in the file
+	check := strings.ReplaceAll(redis.Healthcheck.Test[1], "$$", "$")
+	out := e.shell(t, redis.Image, "redis-server >/dev/null & "+
+		"until redis-cli ping | grep PONG; do sleep 0.1; done; if "+check+"; then echo healthy; else echo refused; fi", "-e", "REDISCLI_AUTH=password")
+	if !strings.HasSuffix(out, "refused") {
+		t.Errorf("the health check %s of an open Redis: %s, expected it to fail", check, out)
+	}
+}
+
+// shell runs a script in a container of its own, given docker run's flags.
+func (e *engine) shell(t *testing.T, image, script string, flags ...string) string {
+	t.Helper()
+	return e.docker(t, slices.Concat([]string{"run", "--rm", "--entrypoint", "sh"}, flags, []string{image, "-c", script})...)
 }

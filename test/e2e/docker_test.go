@@ -1,11 +1,11 @@
 //go:build e2e
 
-// Package e2e really runs docker-compose.yml: it builds the images, starts replicas, publishes bursts, kills
-// and stops containers, and counts what a fake Slack received and what the logs say.
+// Package e2e runs docker-compose.yml with its overrides: it builds the images, starts replicas, publishes
+// bursts, kills and stops containers, and compares the logs with the inbox of a fake Slack.
 //
 //	go test -tags e2e -count=1 -timeout 20m ./test/e2e
 //
-// It needs a Docker engine with the compose plugin. Every project gets a name of its own and free ports on
+// It needs a Docker engine with the compose plugin. Every project has its own name, passwords and free ports on
 // the loopback address, is removed with its volumes at the end, and reads neither .env nor settings from the
 // caller's environment.
 package e2e_test
@@ -38,7 +38,19 @@ const (
 	pollEvery        = 100 * time.Millisecond
 )
 
-// inherited is what a docker client may need of the caller's environment, and nothing of notifier's settings.
+// The overrides of docker-compose.yml. slackFile is the tests' own: a fake Slack beside the real services.
+const (
+	demoFile          = "deploy/demo.yml"
+	observabilityFile = "deploy/observability.yml"
+	slackFile         = "test/e2e/fake-slack.yml"
+)
+
+// publishedPorts are the variables with ports of this machine.
+var publishedPorts = []string{
+	"NATS_PORT", "NOTIFIER_PORTS", "DEMO_NATS_PORT", "DEMO_NOTIFIER_PORTS", "FAKE_SLACK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT",
+}
+
+// inherited lists the variables of the caller that a docker client may need. notifier's settings are not among them.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
 	"DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "DOCKER_BUILDKIT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
@@ -58,7 +70,7 @@ func TestCompose(t *testing.T) {
 	// so that Ctrl-C tears down
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
-	// the time that teardown takes is set aside: go test's own deadline skips it
+	// Teardown needs time before go test's own deadline, which skips it.
 	if deadline, ok := t.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-2*teardownDeadline))
@@ -71,17 +83,16 @@ func TestCompose(t *testing.T) {
 			e.environment = append(e.environment, name+"="+value)
 		}
 	}
-	e.environment = append(e.environment, "NOTIFIER_IMAGE="+e.production, "NOTIFIER_DEMO_IMAGE="+e.demo,
-		"NOTIFIER_VERSION="+releaseVersion, "NATS_PORT=0", "DEMO_NATS_PORT=0", "NOTIFIER_PORTS=0", "DEMO_NOTIFIER_PORTS=0",
-		"FAKE_SLACK_PORT=0", "PROMETHEUS_PORT=0", "GRAFANA_PORT=0") // 0: the engine picks free ones
-
+	e.environment = append(e.environment, "NOTIFIER_IMAGE="+e.production, "NOTIFIER_DEMO_IMAGE="+e.demo, "NOTIFIER_VERSION="+releaseVersion)
+	for _, port := range publishedPorts {
+		e.environment = append(e.environment, port+"=0") // the engine picks a free one
+	}
 	if _, err := e.run(ctx, commandDeadline, "docker", "compose", "version"); err != nil {
 		t.Fatalf("these tests need a Docker engine with the compose plugin: %v", err)
 	}
-	builder := e.project(t, "build", []string{"*"})
-	// one by one: the second finds most of its layers made
-	for _, service := range []string{"notifier", "fake-slack"} {
-		if _, err := builder.try(buildDeadline, "build", service); err != nil {
+	// One by one: the second finds most of its layers in the cache.
+	for _, overrides := range [][]string{nil, {demoFile}} {
+		if _, err := e.project(t, "build", overrides).try(buildDeadline, "build", "notifier"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,16 +102,13 @@ func TestCompose(t *testing.T) {
 		}
 	})
 
-	t.Run("profiles", func(t *testing.T) { testProfiles(t, e) })
 	t.Run("settings", func(t *testing.T) { testSettings(t, e) })
 	t.Run("images", func(t *testing.T) { testImages(t, e) })
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
-	// These wait for what happens every few seconds, and no time counts in them: they run at the same time, at
-	// the end.
-	t.Run("deploying", func(t *testing.T) { t.Parallel(); testDeploying(t, e) }) // the longest begins first
+	// These wait more than they compute.
 	for name, test := range map[string]func(*testing.T, *engine){
-		"asking": testAsking, "demo": testDemo, "prometheus": testPrometheus, "grafana": testGrafana,
-		"changed names": testChangedNames, "private clone": testPrivateClone, "open Redis": testOpenRedis,
+		"operating": testOperating, "upgrade": testUpgrade, "cli": testCli, "demo": testDemo, "proxy": testProxy,
+		"team": testTeam, "prometheus": testPrometheus, "grafana": testGrafana, "open Redis": testOpenRedis,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +117,7 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// run runs a command without standard input, and gives its standard output. The error has what it said.
+// run runs a command without standard input and returns its standard output. The error has both outputs.
 func (e *engine) run(ctx context.Context, deadline time.Duration, command ...string) (string, error) {
 	return e.runWith(ctx, deadline, e.environment, command...)
 }
@@ -162,7 +170,7 @@ func (e *engine) docker(t *testing.T, arguments ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// until looks until done, and fails with what was seen last. look returns what it saw.
+// until calls look until it is done. A timeout fails with the last observation.
 func (e *engine) until(t *testing.T, what string, look func() (done bool, saw string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, waitDeadline)

@@ -11,8 +11,7 @@ import (
 	"notifier/test/kit"
 )
 
-// testImages: both are as small and as restricted as they should be. What is linked into the programs, other
-// tests look at.
+// testImages: both images have no shell, run as an unprivileged user, and report their version.
 func testImages(t *testing.T, e *engine) {
 	for _, image := range []string{e.production, e.demo} {
 		t.Run(strings.SplitN(image, ":", 2)[0], func(t *testing.T) {
@@ -46,46 +45,57 @@ func testImages(t *testing.T, e *engine) {
 	})
 }
 
-// checkHardening looks at running containers of workers, as the engine has them.
-func (p *project) checkHardening(t *testing.T, service string) {
+// checkHardening inspects the running containers of all services.
+func (p *project) checkHardening(t *testing.T) {
 	t.Helper()
-	replicas := p.replicas(t, service)
-	if len(replicas) != 3 {
-		t.Fatalf("%d replicas of %s, expected 3", len(replicas), service)
+	for service, user := range map[string]string{"notifier": "65532:65532", "redis": "999:1000", "nats": ""} {
+		replicas := p.replicas(t, service)
+		if want := map[string]int{"notifier": 3}[service]; len(replicas) != max(1, want) {
+			t.Errorf("%d replicas of %s", len(replicas), service)
+		}
+		for _, id := range replicas {
+			p.checkContainer(t, service, id, user)
+		}
 	}
-	for _, id := range replicas {
-		var inspected []struct {
-			State  struct{ Health struct{ Status string } }
-			Config struct{ User string }
+}
 
-			HostConfig struct {
-				ReadonlyRootfs bool
-				Privileged     bool
-				CapDrop        []string
-				SecurityOpt    []string
-				Memory         int64
-				RestartPolicy  struct{ Name string }
-				LogConfig      struct {
-					Type   string
-					Config map[string]string
-				}
+// checkContainer inspects one container. NATS's runs as root without capabilities.
+func (p *project) checkContainer(t *testing.T, service, id, user string) {
+	t.Helper()
+	var inspected []struct {
+		State  struct{ Health struct{ Status string } }
+		Config struct{ User string }
+
+		HostConfig struct {
+			ReadonlyRootfs bool
+			Privileged     bool
+			CapDrop        []string
+			CapAdd         []string
+			SecurityOpt    []string
+			Memory         int64
+			PidsLimit      int64
+			RestartPolicy  struct{ Name string }
+			LogConfig      struct {
+				Type   string
+				Config map[string]string
 			}
 		}
-		kit.Check(t, json.Unmarshal([]byte(p.docker(t, "inspect", id)), &inspected))
-		container, host := inspected[0], inspected[0].HostConfig
-		for what, holds := range map[string]bool{
-			"is healthy":               container.State.Health.Status == "healthy",
-			"runs as 65532":            container.Config.User == "65532:65532",
-			"has a read-only root":     host.ReadonlyRootfs && !host.Privileged,
-			"has no capabilities":      slices.Equal(host.CapDrop, []string{"ALL"}),
-			"gains no privileges":      slices.Contains(host.SecurityOpt, "no-new-privileges:true"),
-			"has a memory limit":       host.Memory > 0,
-			"is restarted after death": host.RestartPolicy.Name == "unless-stopped",
-			"rotates its log":          host.LogConfig.Type == "json-file" && host.LogConfig.Config["max-size"] != "" && host.LogConfig.Config["max-file"] != "",
-		} {
-			if !holds {
-				t.Errorf("container %s of %s: %q is not so: %+v", id, service, what, container)
-			}
+	}
+	kit.Check(t, json.Unmarshal([]byte(p.docker(t, "inspect", id)), &inspected))
+	container, host := inspected[0], inspected[0].HostConfig
+	for property, holds := range map[string]bool{
+		"is healthy":               container.State.Health.Status == "healthy",
+		"runs as its user":         container.Config.User == user,
+		"has a read-only root":     host.ReadonlyRootfs && !host.Privileged,
+		"has no capabilities":      slices.Equal(host.CapDrop, []string{"ALL"}) && len(host.CapAdd) == 0,
+		"gains no privileges":      slices.Contains(host.SecurityOpt, "no-new-privileges:true"),
+		"has a memory limit":       host.Memory > 0,
+		"has a process limit":      host.PidsLimit > 0,
+		"is restarted after death": host.RestartPolicy.Name == "unless-stopped",
+		"rotates its log":          host.LogConfig.Type == "json-file" && host.LogConfig.Config["max-size"] != "" && host.LogConfig.Config["max-file"] != "",
+	} {
+		if !holds {
+			t.Errorf("container %s of %s: %q is not so: %+v", id, service, property, container)
 		}
 	}
 }

@@ -18,11 +18,10 @@ import (
 	"notifier/test/kit"
 )
 
-// testPrometheus: each worker is a target, and Prometheus's sums over all of them are what was published. The
-// demo's workers stand for the real ones: both are found in the same way.
+// testPrometheus: each worker is a target, and Prometheus's sums over all of them equal the published events.
 func testPrometheus(t *testing.T, e *engine) {
-	const service = "notifier-demo"
-	p := e.project(t, "prometheus", []string{"demo-observability"}, unpaced(t))
+	const service = "notifier"
+	p := e.project(t, "prometheus", []string{observabilityFile, slackFile}, unpaced(t, fakeSlack...)...)
 	p.up(t, "--wait", service, "fake-slack", "prometheus")
 	p.checkPorts(t)
 	prometheus := onlooker{p, "http://" + p.address(t, "prometheus", "9090")}
@@ -53,19 +52,19 @@ func testPrometheus(t *testing.T, e *engine) {
 		got := prometheus.query(t, `sum by (service) (up{job="notifier"})`, "service")
 		return maps.Equal(got, map[string]float64{service: 3}), fmt.Sprint(got)
 	})
-	// An event that nobody can send: the alert about it fires a minute later.
-	js, end := p.jetstream(t, "nats-demo", "publisher", "_INBOX_publisher")
+	// A malformed event: the alert about it fires a minute later.
+	js, end := p.jetstream(t, "publisher", "_INBOX_publisher")
 	defer end()
 	_, err := js.Publish(p.ctx, "notify.broken", []byte(`{"text":7}`))
 	kit.Check(t, err)
-	published := p.publish(t, "nats-demo", "seen", burst("seen"))
+	published := p.publish(t, "seen", burst("seen"))
 	p.untilSettled(t, service, len(published)+1)
 	want := map[string]float64{"sent": limitGlobal, "dropped": float64(len(published) - limitGlobal), "dead": 1}
 	p.until(t, "Prometheus has counted all events", func() (bool, string) {
 		got := prometheus.query(t, `sum by (outcome) (notifier_events_total)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
 	})
-	// What the alerts and the dashboard go by sees them as well, though each of these counters was new.
+	// The alerts and the dashboard use this rule, which must count new counters from zero.
 	p.until(t, "they count as new ones", func() (bool, string) {
 		got := prometheus.query(t, `sum by (outcome) (notifier:events:increase30m)`, "outcome")
 		return maps.Equal(got, want), fmt.Sprint(got)
@@ -80,10 +79,10 @@ func testPrometheus(t *testing.T, e *engine) {
 	})
 }
 
-// testGrafana: the provisioned dashboard and its datasource are there for whoever looks, and nobody may
-// change them. It needs Grafana's image, which is not asked for by any other test.
+// testGrafana: viewers see the provisioned dashboard and its datasource, and cannot change them. No other test
+// needs Grafana's image.
 func testGrafana(t *testing.T, e *engine) {
-	p := e.project(t, "grafana", []string{"demo-observability"})
+	p := e.project(t, "grafana", []string{observabilityFile})
 	var config struct {
 		Services map[string]struct {
 			Image       string
@@ -96,7 +95,7 @@ func testGrafana(t *testing.T, e *engine) {
 		}
 	}
 	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
-	for _, name := range onlookers {
+	for _, name := range []string{"grafana", "prometheus"} {
 		service := config.Services[name]
 		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Contains(service.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s is not hardened: %+v", name, service)
@@ -149,7 +148,7 @@ func (o onlooker) ask(method, path string, values url.Values) (status int, answe
 	return response.StatusCode, string(body), err
 }
 
-// read reads the data of an answer of Prometheus's API.
+// read decodes the data of a reply of Prometheus's API.
 func (o onlooker) read(t *testing.T, path string, values url.Values, into any) {
 	t.Helper()
 	status, answer, err := o.ask(http.MethodGet, path, values)

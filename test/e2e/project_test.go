@@ -4,11 +4,14 @@ package e2e_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,24 +24,35 @@ import (
 	"notifier/test/kit"
 )
 
-// project is docker-compose.yml under a name of its own.
+// project is docker-compose.yml with overrides, under a name of its own.
 type project struct {
 	*engine
 	name        string
 	command     []string // "docker compose" with the flags that all its commands have
 	environment []string
+	passwords   map[string]string // by variable
 }
 
-// project makes a project for one test. Profiles are as given to --profile; settings are variables of
-// compose.
-func (e *engine) project(t *testing.T, name string, profiles []string, settings ...string) *project {
+// users are the variables with the passwords of NATS's users.
+var users = map[string]string{
+	"notifier": "NATS_WORKER_PASSWORD", "publisher": "NATS_PUBLISHER_PASSWORD", "operator": "NATS_OPERATOR_PASSWORD",
+}
+
+// project makes a project for one test. Settings are lines of its .env.
+func (e *engine) project(t *testing.T, name string, overrides []string, settings ...string) *project {
 	t.Helper()
-	p := &project{engine: e, name: fmt.Sprintf("notifier-e2e-%d-%s", os.Getpid(), name)}
-	p.command = []string{"docker", "compose", "--env-file", os.DevNull, "-p", p.name}
-	for _, profile := range profiles {
-		p.command = append(p.command, "--profile", profile)
+	p := &project{engine: e, name: fmt.Sprintf("notifier-e2e-%d-%s", os.Getpid(), name), passwords: map[string]string{}}
+	for _, variable := range append(slices.Collect(maps.Values(users)), "REDIS_PASSWORD") {
+		p.passwords[variable] = "p" + strings.ToLower(rand.Text())
+		settings = append(settings, variable+"="+p.passwords[variable])
 	}
-	p.environment = slices.Concat(e.environment, []string{"COMPOSE_FILE=docker-compose.yml", "NOTIFIER_ENV_FILE=" + os.DevNull}, settings)
+	file := filepath.Join(t.TempDir(), ".env")
+	kit.Check(t, os.WriteFile(file, []byte(strings.Join(settings, "\n")+"\n"), 0o600))
+	p.command = []string{"docker", "compose", "--env-file", file, "-p", p.name, "-f", "docker-compose.yml"}
+	for _, override := range overrides {
+		p.command = append(p.command, "-f", override)
+	}
+	p.environment = append(slices.Clone(e.environment), "NOTIFIER_ENV_FILE="+file)
 	return p
 }
 
@@ -68,8 +82,8 @@ func (p *project) down(t *testing.T) {
 		out, _ := p.runWith(ctx, teardownDeadline, p.environment, slices.Concat(p.command, []string{"logs", "--tail", "20"})...)
 		t.Logf("the last of each log:\n%s", out)
 	}
-	all := []string{"docker", "compose", "--env-file", os.DevNull, "-p", p.name, "--profile", "*"}
-	if _, err := p.runWith(ctx, teardownDeadline, p.environment, append(all, "down", "--volumes", "--remove-orphans", "--timeout", "5")...); err != nil {
+	down := append(slices.Clone(p.command), "down", "--volumes", "--remove-orphans", "--timeout", "5")
+	if _, err := p.runWith(ctx, teardownDeadline, p.environment, down...); err != nil {
 		t.Errorf("tear down: %v", err)
 	}
 }
@@ -98,7 +112,7 @@ func (p *project) address(t *testing.T, service string, port string) string {
 	return strings.TrimSpace(p.compose(t, "port", service, port))
 }
 
-// logLine is what counts in a line of a worker's log.
+// logLine has the compared fields of a worker's log line.
 type logLine struct {
 	Msg, Category, Outcome, Reason, Limit string
 	EventID                               string `json:"event_id"`
@@ -125,7 +139,7 @@ func (p *project) settled(t *testing.T, service string, index int) (settled []lo
 	return settled, broken
 }
 
-// untilSettled waits until the logs say of so many different events what became of them, and gives all their
+// untilSettled waits until the logs have the outcomes of a number of different events, and returns all their
 // lines.
 func (p *project) untilSettled(t *testing.T, service string, events int) (lines []logLine, broken int) {
 	t.Helper()
@@ -140,10 +154,10 @@ func (p *project) untilSettled(t *testing.T, service string, events int) (lines 
 	return lines, broken
 }
 
-// untilAcknowledged waits until the consumer has nothing to give and waits for no acknowledgement.
-func (p *project) untilAcknowledged(t *testing.T, natsService string) {
+// untilAcknowledged waits until the consumer has nothing to deliver and waits for no acknowledgement.
+func (p *project) untilAcknowledged(t *testing.T) {
 	t.Helper()
-	js, end := p.jetstream(t, natsService, "notifier", "_NOTIFIER.NOTIFY.worker")
+	js, end := p.jetstream(t, "notifier", "_NOTIFIER.NOTIFY.worker")
 	defer end()
 	consumer, err := js.Consumer(p.ctx, "NOTIFY", "notifier")
 	kit.Check(t, err)
@@ -156,15 +170,15 @@ func (p *project) untilAcknowledged(t *testing.T, natsService string) {
 	})
 }
 
-// jetstream connects as a user of deploy/nats.conf, who may subscribe below inbox.
-func (p *project) jetstream(t *testing.T, natsService, user, inbox string) (js jetstream.JetStream, end func()) {
+// jetstream connects through the published port as a user of deploy/nats.conf, who may subscribe below inbox.
+func (p *project) jetstream(t *testing.T, user, inbox string) (js jetstream.JetStream, end func()) {
 	t.Helper()
-	conf := p.compose(t, "exec", "-T", natsService, "cat", "/secrets/nats/nats.conf")
-	password := regexp.MustCompile(`user: ` + user + `, password: "(\w+)"`).FindStringSubmatch(conf)
-	if password == nil {
-		t.Fatalf("%s has no user %s", natsService, user)
-	}
-	connection, err := nats.Connect("nats://"+p.address(t, natsService, "4222"), nats.UserInfo(user, password[1]), nats.CustomInboxPrefix(inbox))
+	return connect(t, p.address(t, "nats", "4222"), user, p.passwords[users[user]], inbox)
+}
+
+func connect(t *testing.T, address, user, password, inbox string) (js jetstream.JetStream, end func()) {
+	t.Helper()
+	connection, err := nats.Connect("nats://"+address, nats.UserInfo(user, password), nats.CustomInboxPrefix(inbox))
 	kit.Check(t, err)
 	js, err = jetstream.New(connection)
 	kit.Check(t, err)
@@ -173,9 +187,9 @@ func (p *project) jetstream(t *testing.T, natsService, user, inbox string) (js j
 
 // publish publishes a burst through the published port: an event in each of the categories, in this order. It
 // returns the categories by event id; ids of one prefix are all different. The text of an event is its id.
-func (p *project) publish(t *testing.T, natsService string, prefix string, order []string) map[string]string {
+func (p *project) publish(t *testing.T, prefix string, order []string) map[string]string {
 	t.Helper()
-	js, end := p.jetstream(t, natsService, "publisher", "_INBOX_publisher")
+	js, end := p.jetstream(t, "publisher", "_INBOX_publisher")
 	defer end()
 	categoryOf := map[string]string{}
 	for n, category := range order {
@@ -229,7 +243,7 @@ func (s slack) ask(method, path, body string) ([]byte, error) {
 	return answer, err
 }
 
-// accepted is how many posts were accepted, by /fake/faults.
+// accepted returns the number of accepted posts, by /fake/faults.
 func (s slack) accepted(t *testing.T) int {
 	t.Helper()
 	var stats struct{ Accepted int }
