@@ -65,7 +65,7 @@ func testDemo(t *testing.T, e *engine) {
 			t.Errorf("up --wait after %s: %v", before, err)
 		}
 	}
-	if out := p.compose(t, "run", "--rm", "-T", "cli", "publish", "-wait", "deploys", "v1.2.3"); !strings.Contains(out, "sent: #notifications") {
+	if out := p.compose(t, "run", "--rm", "-T", "cli", "publish", "-wait", "deploys", "v1.2.3"); !sentTo(out, "#notifications") {
 		t.Errorf("publish -wait: %s", out)
 	}
 }
@@ -79,7 +79,7 @@ func testProxy(t *testing.T, e *engine) {
 	for _, before := range []string{"ps", "stop", "down"} {
 		p.compose(t, before)
 		p.compose(t, "up", "-d", "--no-build", "--pull", "never", "--wait")
-		if out := p.compose(t, "run", "--rm", "-T", "cli", "publish", "-wait", "deploys", "e2e-proxy"); !strings.Contains(out, "sent: #e2e") {
+		if out := p.compose(t, "run", "--rm", "-T", "cli", "publish", "-wait", "deploys", "e2e-proxy"); !sentTo(out, "#e2e") {
 			t.Errorf("publish -wait after %s: %s", before, out)
 		}
 	}

@@ -41,7 +41,7 @@ func testOperating(t *testing.T, e *engine) {
 			c.append(t, ".env", append(slices.Clone(fakeSlack), "SLACK_PACE=off", "LIMIT_GLOBAL=1000/30m", "NOTIFIER_REPLICAS=2", "COMPOSE_PROJECT_NAME="+c.name)...)
 			c.shell(t, "docker compose up -d fake-slack")
 		}
-		if strings.Contains(command, "publish -wait") && !strings.Contains(out, "sent: #e2e") {
+		if strings.Contains(command, "publish -wait") && !sentTo(out, "#e2e") {
 			t.Errorf("%s: %s", command, out)
 		}
 	}

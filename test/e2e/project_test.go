@@ -283,3 +283,8 @@ func (s slack) read(t *testing.T, path string, into any) {
 	}
 	kit.Check(t, err)
 }
+
+// sentTo reports whether "publish -wait" shows an event as sent to a channel.
+func sentTo(out, channel string) bool {
+	return regexp.MustCompile(` sent +- +` + regexp.QuoteMeta(channel) + ` `).MatchString(out)
+}
