@@ -136,8 +136,11 @@ func listOrders(ctx context.Context, cmd *cli.Command, orders *steering.Store, k
 	switch {
 	case cmd.Bool("json"):
 		return writeJSON(out, inForce)
+	case len(inForce) == 0 && kind == steering.Limit:
+		_, err := fmt.Fprintln(out, "no temporary limit is in force")
+		return err
 	case len(inForce) == 0:
-		_, err := fmt.Fprintf(out, "no %s is in force\n", kind)
+		_, err := fmt.Fprintln(out, "no mute is in force")
 		return err
 	}
 	return writeOrders(out, state.Now, inForce)

@@ -36,7 +36,7 @@ const (
 // Order is one override that an operator set.
 type Order struct {
 	Kind   Kind      `json:"kind"`
-	Target string    `json:"target"` // Mute: a pattern of categories. Limit: a scope, as ParseScope takes it
+	Target string    `json:"name"` // Mute: a pattern of categories. Limit: a scope, as ParseScope takes it
 	Limit  string    `json:"limit,omitempty"`
 	Since  time.Time `json:"since"` // by the clock of Redis, as Until
 	Until  time.Time `json:"until"`
