@@ -39,7 +39,7 @@ type Slack struct {
 	mu       sync.Mutex
 	closed   chan struct{} // closed by Close; handlers that hang wait for it
 	handlers sync.WaitGroup
-	changed  chan struct{} // closed, and replaced, at each change of what status returns
+	changed  chan struct{} // closed and replaced at each change of the status
 	messages []Message     // the last ones, at most twice keptMessages
 	lastTS   int64         // microseconds
 	counts   counts

@@ -118,7 +118,7 @@ type Faults struct {
 
 var slackCode = regexp.MustCompile(`^[a-z][a-z0-9_]{0,79}$`)
 
-// SetFaults replaces the hook and the limit with those of f. The error names every invalid field; then
+// SetFaults replaces the hook and the limit. The error names every invalid field; then
 // nothing changes.
 func (s *Slack) SetFaults(f Faults) error {
 	var errs []error

@@ -22,7 +22,7 @@ type historyAnswer struct {
 	} `json:"response_metadata"`
 }
 
-// ask requests the history with arguments such as "channel=C1&limit=2".
+// ask fetches the history with arguments such as "channel=C1&limit=2".
 func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) (answer historyAnswer, texts string) {
 	t.Helper()
 	status, body, err := post(t, client, s.APIURL()+method, formType, "token=xoxb-1&"+arguments)

@@ -10,7 +10,7 @@ import (
 )
 
 // Hook decides how a Slack responds to a request. Nil leaves the response to the fake: Slack's own errors,
-// then the limit, then success. Hooks are called concurrently and must not change what they return.
+// then the limit, then success. Hooks are called concurrently and must not change the Response afterwards.
 type Hook func(Request) *Response
 
 // Request is a request to a Slack.

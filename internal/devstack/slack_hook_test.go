@@ -22,7 +22,7 @@ const (
 	revoked  = `200 {"error":"token_revoked","ok":false}`
 )
 
-// fake is a Slack whose limit has a clock of its own.
+// fake is a Slack with a clock that the test sets.
 type fake struct {
 	*testing.T
 	*Slack

@@ -47,7 +47,7 @@ type Event struct {
 	Line     int       // its line number in the input, from 1
 }
 
-// Input holds the events of a file and what else the file contains.
+// Input holds the events of a file and counts its other lines.
 type Input struct {
 	Events    []Event // in the order of their times; of two with the same time the earlier line comes first
 	Other     int     // lines that are not about an event

@@ -1,7 +1,7 @@
 // Package simulate replays past events against limits that are being considered.
 //
-// The real limiter decides each event. It runs lua/admit.lua on the embedded store, whose clock is set to the
-// event's time. So a verdict matches a worker's decision under two assumptions: that every event was decided
+// The real limiter decides each event. It runs lua/admit.lua on the embedded store, and sets
+// the store's clock to the event's time. So a verdict matches a worker's decision under two assumptions: that every event was decided
 // at its time, and that every admitted event reached Slack at once. Only cmd/notifier-dev contains the
 // package, as it alone contains the embedded store.
 //
