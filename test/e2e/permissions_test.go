@@ -76,7 +76,7 @@ func (p *project) checkCommands(t *testing.T) {
 		{"publish typed -n 2 hello", "2 published to notify.typed"},
 		{"status", "100/100"},
 		{"events -outcome dropped", "global"},
-		{"dead list", "no dead letters"},
+		{"dead list", "0 dead letters"},
 	} {
 		if out := p.compose(t, append(cli, strings.Fields(test.command)...)...); !strings.Contains(out, test.want) {
 			t.Errorf("%s: no %q in %s", test.command, test.want, out)
