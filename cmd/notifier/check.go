@@ -21,13 +21,15 @@ func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
 		Usage: "check whether a worker with these settings could do its job; changes nothing",
-		Description: `Reads the settings as a worker does, and sends requests to NATS, Redis and Slack. Nothing is created, published,
-charged, posted or written, so check can run beside workers at any time. It takes at most ten seconds.
+		Description: `Reads the settings as a worker does, and sends requests to NATS, Redis and Slack.
+Nothing is created, published, charged, posted or written, so check can run beside workers at any time.
+It takes at most ten seconds.
    ok     as it should be
    warn   a worker runs, but may lose or delay events, or is exposed
    fail   a worker could not do its job
    skip   unknown
-Secrets are never shown. Exit codes: 0 no failures; 1 a failure, with -strict also a warning; 2 invalid settings, all listed.
+Secrets are never shown. Exit codes: 0 no failures; 1 a failure, with -strict also a warning; 2 invalid
+settings, all listed.
 
 Examples:
    notifier check

@@ -34,13 +34,18 @@ func deadCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "dead",
 		Usage: "list the events that could never be sent, show one, replay or delete them",
-		Description: `Workers keep such events as dead letters in the stream <NATS_STREAM>_DEAD, each with the
-reason. Fix the cause before a replay: a replayed event is decided like any other, and can become a dead letter
-again. Without a command, the newest letters are listed.
+		Description: `Workers keep such events as dead letters in the stream <NATS_STREAM>_DEAD, each
+with the reason. Fix the cause before a replay: a replayed event is decided like any other, and can
+become a dead letter again. Without a command, the newest letters are listed.
 
 Example:
    notifier dead list`,
-		Commands: []*cli.Command{deadListCommand(), deadShowCommand(), deadReplayCommand(), deadDeleteCommand()},
+		Commands: []*cli.Command{
+			deadListCommand(),
+			deadShowCommand(),
+			deadReplayCommand(),
+			deadDeleteCommand(),
+		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			return listLetters(ctx, cmd, deadSelection{limit: listedLetters})
 		},
@@ -74,9 +79,9 @@ func deadShowCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one dead letter with its payload",
 		ArgsUsage: "SEQ",
-		Description: `No other command shows a payload, which can be confidential. Control characters and bytes
-that are not valid UTF-8 are escaped, such as \x1b. With -json the payload is exact: as "payload", or as
-"payload_base64" if it is not valid UTF-8. Passwords in the URLs of headers are hidden.
+		Description: `No other command shows a payload, which can be confidential. Control characters and
+bytes that are not valid UTF-8 are escaped, such as \x1b. With -json the payload is exact: as "payload",
+or as "payload_base64" if it is not valid UTF-8. Passwords in the URLs of headers are hidden.
 
 Example:
    notifier dead show 17`,
@@ -89,7 +94,11 @@ Example:
 			if err != nil {
 				return err
 			}
-			return withLetters(ctx, cmd, func(ctx context.Context, stream *letters.Stream) error {
+			s, err := settings.Load(settings.GroupNATS)
+			if err != nil {
+				return err
+			}
+			return withLetters(ctx, cmd, s.NATS, func(ctx context.Context, stream *letters.Stream) error {
 				letter, err := stream.Get(ctx, seq)
 				if err != nil {
 					return fmt.Errorf("letter %d: %w", seq, err)
@@ -108,10 +117,10 @@ func deadReplayCommand() *cli.Command {
 		Name:      "replay",
 		ArgsUsage: "[SEQ...]",
 		Usage:     "publish dead letters again to where they came from, the oldest first",
-		Description: `Select letters by SEQ, by -reason and -category, or by -all. Each event is published as it
-was, to the subject it came from, and its letter is deleted once the stream has the event. If a replay is cut off,
-run it again: events keep their ids and are not duplicated. Limits and mutes apply: an event that they drop is
-gone, and so is its letter.
+		Description: `Select letters by SEQ, by -reason and -category, or by -all. Each event is
+published as it was, to the subject it came from, and its letter is deleted once the stream has the
+event. If a replay is cut off, run it again: events keep their ids and are not duplicated. Limits and
+mutes apply: an event that they drop is gone, and so is its letter.
 
 Shortened letters and messages that no worker wrote are left. The exit code is 1 if a letter could not be
 replayed.
@@ -134,9 +143,9 @@ func deadDeleteCommand() *cli.Command {
 		Name:      "delete",
 		ArgsUsage: "[SEQ...]",
 		Usage:     "delete dead letters for good, the oldest first",
-		Description: `Select letters by SEQ, by -reason and -category, or by -all; "notifier dead list" shows
-them. A deleted event is gone. Messages that no worker wrote are left. The exit code is 1 if a letter could not be
-deleted.
+		Description: `Select letters by SEQ, by -reason and -category, or by -all; "notifier dead list"
+shows them. A deleted event is gone. Messages that no worker wrote are left. The exit code is 1 if a
+letter could not be deleted.
 
 Examples:
    notifier dead delete 17 18
@@ -225,13 +234,11 @@ func parseSeq(cmd *cli.Command, text string) (uint64, error) {
 
 // withLetters opens the dead-letter stream and calls do. If the server denies a request, the context of do
 // ends.
-func withLetters(ctx context.Context, cmd *cli.Command, do func(context.Context, *letters.Stream) error) error {
-	loaded, err := settings.Load(settings.GroupNATS)
-	if err != nil {
-		return err
-	}
-	s := loaded.NATS
-	err = connected(ctx, s, s.OperatorOptions(cmd.FullName()), func(ctx context.Context, c *nats.Conn) error {
+func withLetters(
+	ctx context.Context, cmd *cli.Command, s settings.NATS,
+	do func(context.Context, *letters.Stream) error,
+) error {
+	err := connected(ctx, s, s.OperatorOptions(cmd.FullName()), func(ctx context.Context, c *nats.Conn) error {
 		stream, err := letters.Open(ctx, c, s.Stream, s.Pattern)
 		if err != nil {
 			return err
@@ -240,7 +247,7 @@ func withLetters(ctx context.Context, cmd *cli.Command, do func(context.Context,
 	})
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		return fmt.Errorf("%w; docs/security.md has the permissions of an operator, "+
-			"and under compose docker compose run --rm cli has them", err)
+			"and under compose \"docker compose run --rm cli\" has them", err)
 	}
 	return err
 }
@@ -251,7 +258,11 @@ func listLetters(ctx context.Context, cmd *cli.Command, selection deadSelection)
 	if cmd.Bool("json") {
 		notes = cmd.Root().ErrWriter
 	}
-	return withLetters(ctx, cmd, func(ctx context.Context, stream *letters.Stream) error {
+	s, err := settings.Load(settings.GroupNATS)
+	if err != nil {
+		return err
+	}
+	return withLetters(ctx, cmd, s.NATS, func(ctx context.Context, stream *letters.Stream) error {
 		var newest []outcome.Record
 		matching := 0
 		err := stream.Each(ctx, func(r outcome.Record) error {
@@ -390,7 +401,7 @@ func work(interrupt context.Context, cmd *cli.Command, verb string, do letterAct
 		return err
 	}
 	ctx := context.WithoutCancel(interrupt)
-	return withLetters(ctx, cmd, func(ctx context.Context, stream *letters.Stream) error {
+	return withLetters(ctx, cmd, loaded.NATS, func(ctx context.Context, stream *letters.Stream) error {
 		seqs := slices.Sorted(slices.Values(selection.seqs))
 		if len(seqs) == 0 {
 			// Each ends before letters that arrive later, so no event is replayed twice.
@@ -409,9 +420,7 @@ func work(interrupt context.Context, cmd *cli.Command, verb string, do letterAct
 			verb: verb, do: do, limit: selection.limit,
 		}
 		err := w.all(ctx, interrupt, seqs)
-		if err := w.summarize(len(seqs)); err != nil {
-			return err
-		}
+		err = errors.Join(err, w.summarize(len(seqs)))
 		notDone := w.failed
 		if len(selection.seqs) > 0 {
 			notDone += w.left // the operator named it

@@ -144,7 +144,7 @@ func TestDeadInterrupted(t *testing.T) {
 	}
 }
 
-// TestDeadInterruptedWhilePublishing: a letter whose event is stored is also deleted.
+// TestDeadInterruptedWhilePublishing: if the stream has stored the event, the letter is also deleted.
 func TestDeadInterruptedWhilePublishing(t *testing.T) {
 	t.Parallel()
 	js, env := startWithStreams(t)

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +127,21 @@ func TestDeadStops(t *testing.T) {
 	}
 	if n := messages(t, js, "NOTIFY_DEAD"); n != maxFailures+1 {
 		t.Errorf("%d letters, expected all to stay", n)
+	}
+
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no /dev/full")
+	}
+	defer full.Close()
+	command := exec.Command("notifier", "dead", "replay", "-all")
+	command.Stdout = full
+	p := startCommand(t, command, env)
+	p.ends(t, exitFailed)
+	for _, want := range []string{"10 letters in a row could not be replayed", "no space left"} {
+		if !strings.Contains(p.errOut.String(), want) {
+			t.Errorf("%q, expected %q although the counts cannot be written", p.errOut.String(), want)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	cmdline "notifier/internal/cli"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
+	"notifier/internal/settings"
 	"notifier/internal/term"
 )
 
@@ -24,9 +25,9 @@ func eventsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "events",
 		Usage: "show the outcomes of recent events",
-		Description: `Workers record outcomes, without payloads, for 24 hours in the stream <NATS_STREAM>_EVENTS. The newest line is
-the last. In a storm a worker records 100 events of each category and reason, then 12 a minute. The note below
-the table counts the others, which are in the log.
+		Description: `Workers record outcomes, without payloads, for 24 hours in the stream
+<NATS_STREAM>_EVENTS. The newest line is the last. In a storm a worker records 100 events of each
+category and reason, then 12 a minute. The note below the table counts the others, which are in the log.
 
 Examples:
    notifier events -outcome dead
@@ -46,7 +47,11 @@ Examples:
 			if err != nil {
 				return err
 			}
-			return readRecords(ctx, "notifier events", func(ctx context.Context, from recordSource) error {
+			s, err := settings.Load(settings.GroupNATS)
+			if err != nil {
+				return err
+			}
+			return readRecords(ctx, s.NATS, cmd.FullName(), func(ctx context.Context, from recordSource) error {
 				return listEvents(ctx, from, filter, cmd)
 			})
 		},

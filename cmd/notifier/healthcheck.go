@@ -28,8 +28,8 @@ func healthcheckCommand() *cli.Command {
 		Name:   "healthcheck",
 		Hidden: true, // it is for containers
 		Usage:  "ask the worker of this container whether it is ready",
-		Description: `Requests /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not ready, and why.
-If the worker has a token, the reasons need it: ADMIN_TOKEN or ADMIN_TOKEN_FILE.
+		Description: `Requests /readyz of the admin server at ADMIN_ADDR. Exit code 0: ready; 1: not
+ready, and why. If the worker has a token, the reasons need it: ADMIN_TOKEN or ADMIN_TOKEN_FILE.
 
 Example:
    HEALTHCHECK CMD ["/notifier", "healthcheck"]`,

@@ -7,7 +7,6 @@ import (
 
 	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
-	"notifier/internal/status"
 	"notifier/internal/status/config"
 	"notifier/internal/steering"
 )
@@ -16,25 +15,26 @@ func limitCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "limit",
 		Usage: "apply another limit to a scope temporarily, or list such limits",
-		Description: `All replicas follow within two seconds, without a restart. A SCOPE is global, group/NAME or category/NAME. The
-limits of the settings hold again when the time is over. Without a command it lists the temporary limits that
-are in force.
+		Description: `All replicas follow within two seconds, without a restart. A SCOPE is global,
+group/NAME or category/NAME. The limits of the settings hold again when the time is over. Without a
+command it lists the temporary limits that are in force.
 
 Examples:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"
    notifier limit`,
 		Flags:  []cli.Flag{jsonFlag()},
-		Action: runLimitList,
+		Action: listOrders(steering.Limit),
 		Commands: []*cli.Command{
 			{
 				Name:      "set",
 				Usage:     "apply another limit to a scope temporarily",
 				ArgsUsage: "SCOPE LIMIT",
-				Description: `LIMIT is written as in LIMIT_GLOBAL: 50/30m, or several tiers joined with +. It replaces the whole limit of the
-scope; a category's goes before every pattern of LIMIT_OVERRIDES. The limits of the wider scopes still hold: an
-event of a category also has to fit the global limit. Events admitted before count, and those admitted meanwhile
-count when the limit of the settings holds again. If only one of the two limits counts in buckets (:PRECISION,
-:fixed), both forms are counted, and the time until there is room is a lower bound.
+				Description: `LIMIT is written as in LIMIT_GLOBAL: 50/30m, or several tiers joined with
++. It replaces the whole limit of the scope; a category's goes before every pattern of LIMIT_OVERRIDES.
+The limits of the wider scopes still hold: an event of a category also has to fit the global limit.
+Events admitted before count, and those admitted meanwhile count when the limit of the settings holds
+again. If only one of the two limits counts in buckets (:PRECISION, :fixed), both forms are counted, and
+the time until there is room is a lower bound.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
@@ -45,11 +45,12 @@ Example:
 				Name:      "end",
 				Usage:     "end a temporary limit before its time, and list the others",
 				ArgsUsage: "SCOPE",
-				Description: `The limit of the settings holds again. The exit code is 1 if there is no such limit.
+				Description: `The limit of the settings holds again. The exit code is 1 if there is no
+such limit.
 
 Example:
    notifier limit end category/errors`,
-				Action: runLimitEnd,
+				Action: endOrder(steering.Limit),
 			},
 			{
 				Name:  "list",
@@ -59,7 +60,7 @@ Example:
 Example:
    notifier limit list`,
 				Flags:  []cli.Flag{jsonFlag()},
-				Action: runLimitList,
+				Action: listOrders(steering.Limit),
 			},
 		},
 	}
@@ -67,27 +68,19 @@ Example:
 
 func runLimitSet(ctx context.Context, cmd *cli.Command) error {
 	if cmd.NArg() != 2 {
-		return cmdline.Usagef(cmd, "%d arguments, expected SCOPE and LIMIT such as category/errors 50/30m", cmd.NArg())
+		return cmdline.Usagef(cmd,
+			"%d arguments, expected SCOPE and LIMIT such as category/errors 50/30m", cmd.NArg())
 	}
 	order, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), author(cmd), cmd.String("reason"))
 	if err != nil {
 		return cmdline.Usage(cmd, err.Error())
 	}
-	set := func(ctx context.Context, orders *steering.Store, source status.Source) error {
-		replicas, err := source.Running(ctx)
-		if err != nil {
-			return redisError(err)
-		}
-		if err := checkLimit(cmd, replicas, order); err != nil {
-			return err
-		}
-		return setOrder(ctx, cmd, orders, order)
-	}
-	return withOrders(ctx, set, settings.GroupLimits, "NATS_SUBJECT")
+	check := func(replicas []config.Deciding) error { return checkLimit(cmd, replicas, order) }
+	return setOrder(ctx, cmd, order, check, settings.GroupLimits, "NATS_SUBJECT")
 }
 
-// checkLimit rejects a limit of a category that never occurs, and a limit in buckets if slots are reserved for
-// the category.
+// checkLimit rejects a limit of a category that never occurs, and a limit in buckets if slots are reserved
+// for the category.
 func checkLimit(cmd *cli.Command, replicas []config.Deciding, order steering.Order) error {
 	scope, err := steering.ParseScope(order.Target)
 	if err != nil || scope.Category == "" {
@@ -103,19 +96,4 @@ func checkLimit(cmd *cli.Command, replicas []config.Deciding, order steering.Ord
 		}
 	}
 	return nil
-}
-
-func runLimitEnd(ctx context.Context, cmd *cli.Command) error {
-	if cmd.NArg() != 1 {
-		return cmdline.Usagef(cmd, "%d arguments, expected one SCOPE", cmd.NArg())
-	}
-	return withOrders(ctx, func(ctx context.Context, orders *steering.Store, _ status.Source) error {
-		return endOrder(ctx, cmd, orders, steering.Limit)
-	})
-}
-
-func runLimitList(ctx context.Context, cmd *cli.Command) error {
-	return withOrders(ctx, func(ctx context.Context, orders *steering.Store, _ status.Source) error {
-		return listOrders(ctx, cmd, orders, steering.Limit)
-	})
 }

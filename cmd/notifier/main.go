@@ -4,7 +4,8 @@
 // This package is the command line and nothing else: a file per command, with its flags, its action and its
 // output. Settings come from internal/settings, the worker is in internal/app.
 //
-// This program is deployed and contains no embedded servers. cmd/notifier-dev has the commands that need them.
+// This program is deployed and contains no embedded servers. cmd/notifier-dev has the commands that need
+// them.
 package main
 
 import (
@@ -32,8 +33,8 @@ func rootCommand() *cli.Command {
 	return cmdline.Program(&cli.Command{
 		Name:  "notifier",
 		Usage: "send events from NATS to Slack, within limits that hold across all replicas",
-		Description: `Without a command it runs "notifier serve". Settings come from environment variables; docs/configuration.md
-lists them.
+		Description: `Without a command it runs "notifier serve". Settings come from environment
+variables; docs/configuration.md lists them.
 
 Example:
    notifier check`,

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	maxPayload = 64 << 20 // bytes; no NATS server accepts more
+	maxPayload = settings.LargestEvent // bytes; no NATS server accepts more
 
 	// maxInFlight bounds the events without an acknowledgement: enough for 10,000 events in five seconds over
 	// a slow network, few enough to hold in memory.
@@ -322,9 +322,9 @@ func connectPublisher(s settings.NATS, watch *denial.Watch) (*nats.Conn, error) 
 		s.OperatorOptions(name),
 		s.PublisherOptions(name, "_INBOX"),
 	} {
-		connection, err := s.Connect(s.URL, append(options, ignore)...)
+		connection, err := connectNATS(s, append(options, ignore))
 		if err != nil {
-			return nil, fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
+			return nil, err
 		}
 		_, err = connection.SubscribeSync(connection.NewInbox())
 		if err == nil {
@@ -532,8 +532,8 @@ func (w *publisher) summary() error {
 			w.subject, w.last.EventID, w.last.StreamSeq, w.last.Stream) + text
 	case single:
 		text = fmt.Sprintf("%s: event %d of stream %s, id %s\n",
-			w.subject, w.last.StreamSeq, w.last.Stream, term.Printable(w.last.EventID)) + text
+			w.subject, w.last.StreamSeq, w.last.Stream, w.last.EventID) + text
 	}
-	_, err := io.WriteString(w.out, text)
+	_, err := io.WriteString(w.out, term.Lines(text)) // any reader of the events can forge an acknowledgement
 	return err
 }

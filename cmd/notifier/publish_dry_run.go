@@ -23,8 +23,8 @@ import (
 // dryRun shows the messages that a worker with the settings of this process would post. It connects to
 // nothing.
 func dryRun(ctx context.Context, p publication, cmd *cli.Command) error {
-	s, err := settings.Load(
-		settings.GroupLimits, "NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_CHANNEL", "SLACK_ROUTES", "SLACK_MARKUP")
+	s, err := settings.Load(settings.GroupLimits,
+		"NATS_SUBJECT", "EVENT_MAX_BYTES", "SLACK_CHANNEL", "SLACK_ROUTES", "SLACK_MARKUP")
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ type dryRunEvent struct {
 	Detail   string `json:"detail,omitempty"`
 	Category string `json:"category"`
 	Subject  string `json:"subject"`
-	EventID  string `json:"event_id,omitempty"` // empty: it gets one when it is published
+	EventID  string `json:"event_id,omitempty"` // empty if it gets one when it is published
 	Source   string `json:"source,omitempty"`
-	Channel  string `json:"channel,omitempty"` // empty: no setting here names it
+	Channel  string `json:"channel,omitempty"` // empty if no setting here names it
 	ThreadTS string `json:"thread_ts,omitempty"`
 	Cost     int    `json:"cost,omitempty"`
 	Time     string `json:"time,omitempty"` // as the payload has it
@@ -127,9 +127,8 @@ func (d dryRunEvent) show(cmd *cli.Command, from payload) error {
 	}
 	switch {
 	case !d.Valid:
-		reason := fmt.Errorf("it could never be sent, it would be %s as %s: %s",
-			d.Outcome, d.Reason, term.Printable(d.Detail))
-		_, _ = fmt.Fprintf(root.ErrWriter, "%s: %v\n", root.Name, from.at(reason))
+		cmdline.Warn(cmd, from.at(fmt.Errorf("it could never be sent, it would be %s as %s: %s",
+			d.Outcome, d.Reason, d.Detail)))
 		return nil
 	case cmd.Bool("json"):
 		return nil

@@ -158,6 +158,20 @@ func TestUnansweredEventIsNotPublishedAgain(t *testing.T) {
 	}
 }
 
+// TestForgedAcknowledgement: any reader of the events can acknowledge one, so nothing in it reaches the terminal.
+func TestForgedAcknowledgement(t *testing.T) {
+	t.Parallel()
+	env := fakeStream(t, func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"stream":"\u001b]0;owned\u0007","seq":1}`))
+	})
+	p := startCommand(t, exec.Command("notifier", "publish", "errors", "-id", "one", "disk full"), env)
+	p.ends(t, 0)
+	want := "notify.errors: event 1 of stream ?]0;owned?, id one\n1 published to notify.errors\n"
+	if p.out.String() != want {
+		t.Errorf("%q, expected %q", p.out.String(), want)
+	}
+}
+
 // TestRefusedWhileNobodyTypes: a refusal ends a publisher that waits for the next line.
 func TestRefusedWhileNobodyTypes(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/urfave/cli/v3"
 
+	cmdline "notifier/internal/cli"
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/settings"
@@ -96,7 +97,7 @@ func showOutcomes(ctx context.Context, o outcomeSource, events []publishedEvent,
 		return failed
 	}
 	if failed != nil {
-		_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "%s: %v\n", cmd.Root().Name, failed)
+		cmdline.Warn(cmd, failed)
 	}
 	return cli.Exit("", exitUnsent)
 }

@@ -27,13 +27,9 @@ type recordSource struct {
 }
 
 // readRecords connects to NATS and calls read. The context of read also ends if the server denies a request.
-// readRecords returns a *settings.Problems if the settings are invalid.
-func readRecords(ctx context.Context, name string, read func(context.Context, recordSource) error) error {
-	loaded, err := settings.Load(settings.GroupNATS)
-	if err != nil {
-		return err
-	}
-	s := loaded.NATS
+func readRecords(
+	ctx context.Context, s settings.NATS, name string, read func(context.Context, recordSource) error,
+) error {
 	place, err := recent.NewPlace(s.Stream, s.Pattern)
 	if err != nil {
 		return fmt.Errorf("outcomes are not recorded: %w", err)
@@ -50,8 +46,8 @@ func readRecords(ctx context.Context, name string, read func(context.Context, re
 	return err
 }
 
-// connected connects to NATS and calls do. If the server denies a request, the context of do ends with that as
-// its cause.
+// connected connects to NATS and calls do. If the server denies a request, the context of do ends with that
+// as its cause.
 func connected(
 	ctx context.Context,
 	s settings.NATS,
@@ -61,12 +57,21 @@ func connected(
 	watch := denial.NewWatch()
 	ctx, end := watch.Context(ctx)
 	defer end()
-	connection, err := s.Connect(s.URL, append(options, watch.Option())...)
+	connection, err := connectNATS(s, append(options, watch.Option()))
 	if err != nil {
-		return fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
+		return err
 	}
 	defer connection.Close()
 	return interrupted(do(ctx, connection))
+}
+
+// connectNATS connects to NATS. Its error names the setting and the servers.
+func connectNATS(s settings.NATS, options []nats.Option) (*nats.Conn, error) {
+	connection, err := s.Connect(s.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("NATS_URL: no connection to %s: %w", s.Servers(), err)
+	}
+	return connection, nil
 }
 
 // writeRecords writes records as a table.

@@ -18,8 +18,9 @@ func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "run one worker until SIGTERM or SIGINT (the default command)",
-		Description: `Reads events from NATS, decides each batch in Redis, posts admitted events to Slack, and logs the outcome of every
-event on standard output. Settings come from environment variables; docs/configuration.md lists them.
+		Description: `Reads events from NATS, decides each batch in Redis, posts admitted events to
+Slack, and logs the outcome of every event on standard output. Settings come from environment variables;
+docs/configuration.md lists them.
 
 Example:
    SLACK_BOT_TOKEN_FILE=/run/secrets/slack SLACK_CHANNEL=#alerts notifier serve`,

@@ -30,9 +30,9 @@ func statusCommand() *cli.Command {
 		Name:      "status",
 		Usage:     "show the conditions that are not ok and how full each limit is, or explain one category",
 		ArgsUsage: "[CATEGORY]",
-		Description: `The first line says whether events are sent and, if not, why. The tables below it list the conditions
-that are not ok, the limits (the global one first, then groups and categories, the fullest first), the
-replicas, and the mutes and temporary limits in force. Counts cover the last hour.
+		Description: `The first line says whether events are sent and, if not, why. The tables below it
+list the conditions that are not ok, the limits (the global one first, then groups and categories, the
+fullest first), the replicas, and the mutes and temporary limits in force. Counts cover the last hour.
 
 With CATEGORY it says whether an event of one slot would be sent now and, if not, when there is room. The
 category need not have had an event.
@@ -130,7 +130,7 @@ func watchStatus(ctx context.Context, cmd *cli.Command, source status.Source) er
 			return err
 		}
 		if err != nil {
-			_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "notifier: %s\n", term.Printable(err.Error()))
+			cmdline.Warn(cmd, err)
 		}
 		select {
 		case <-ctx.Done():

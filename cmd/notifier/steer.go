@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"notifier/internal/app"
+	cmdline "notifier/internal/cli"
 	"notifier/internal/settings"
 	"notifier/internal/status"
 	"notifier/internal/status/config"
@@ -100,33 +101,64 @@ func checkOccurs(cmd *cli.Command, replicas []config.Deciding, categories string
 	return categoryUsage(cmd, first)
 }
 
-// setOrder stores an order for the time of -for, and writes its row.
-func setOrder(ctx context.Context, cmd *cli.Command, orders *steering.Store, order steering.Order) error {
-	order, _, err := orders.Set(ctx, order, cmd.Duration("for"))
-	if errors.Is(err, steering.ErrFull) {
-		return err
+// setOrder stores an order for the time of -for, and writes its row. check may refuse it for the settings of
+// the running replicas. needs are the settings that the check needs if none runs.
+func setOrder(
+	ctx context.Context, cmd *cli.Command, order steering.Order,
+	check func(replicas []config.Deciding) error, needs ...string,
+) error {
+	set := func(ctx context.Context, orders *steering.Store, source status.Source) error {
+		replicas, err := source.Running(ctx)
+		if err != nil {
+			return redisError(err)
+		}
+		if err := check(replicas); err != nil {
+			return err
+		}
+		order, _, err := orders.Set(ctx, order, cmd.Duration("for"))
+		if errors.Is(err, steering.ErrFull) {
+			return err
+		}
+		if err != nil {
+			return redisError(err)
+		}
+		return writeOrders(cmd.Root().Writer, order.Since, []steering.Order{order})
 	}
-	if err != nil {
-		return redisError(err)
-	}
-	return writeOrders(cmd.Root().Writer, order.Since, []steering.Order{order})
+	return withOrders(ctx, set, needs...)
 }
 
-// endOrder ends an order before its time, and lists the other orders of its kind.
-func endOrder(ctx context.Context, cmd *cli.Command, orders *steering.Store, kind steering.Kind) error {
-	target := cmd.Args().First()
-	found, _, err := orders.Clear(ctx, kind, target)
-	if err != nil {
-		return redisError(err)
+// endOrder is the action that ends an order before its time, and lists the other orders of its kind.
+func endOrder(kind steering.Kind) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		if cmd.NArg() != 1 {
+			return cmdline.Usagef(cmd, "%d arguments, expected one %s", cmd.NArg(), cmd.ArgsUsage)
+		}
+		target := cmd.Args().First()
+		return withOrders(ctx, func(ctx context.Context, orders *steering.Store, _ status.Source) error {
+			found, _, err := orders.Clear(ctx, kind, target)
+			if err != nil {
+				return redisError(err)
+			}
+			if !found {
+				return fmt.Errorf("no %s of %q is in force; \"notifier %s\" lists those that are",
+					kind, target, kind)
+			}
+			return writeInForce(ctx, cmd, orders, kind)
+		})
 	}
-	if !found {
-		return fmt.Errorf("no %s of %q is in force; \"notifier %s\" lists those that are", kind, target, kind)
-	}
-	return listOrders(ctx, cmd, orders, kind)
 }
 
-// listOrders writes the orders of a kind that are in force.
-func listOrders(ctx context.Context, cmd *cli.Command, orders *steering.Store, kind steering.Kind) error {
+// listOrders is the action that lists the orders of a kind.
+func listOrders(kind steering.Kind) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		return withOrders(ctx, func(ctx context.Context, orders *steering.Store, _ status.Source) error {
+			return writeInForce(ctx, cmd, orders, kind)
+		})
+	}
+}
+
+// writeInForce writes the orders of a kind that are in force.
+func writeInForce(ctx context.Context, cmd *cli.Command, orders *steering.Store, kind steering.Kind) error {
 	state, err := orders.Read(ctx)
 	if err != nil {
 		return redisError(err)

@@ -32,11 +32,11 @@ func whyCommand() *cli.Command {
 		Name:      "why",
 		Usage:     "show the outcomes of one event, or where it is now",
 		ArgsUsage: "EVENT_ID",
-		Description: `EVENT_ID is the event_id of a log line. Several events may have the same id: one for each category and, for
-CloudEvents, each source. The rows are like those of "notifier events". An event in flight has a line with its
-attempts, its last error and the conditions it waits for. NATS keeps outcomes for 24 hours, in a storm not all
-of them. Redis knows events in flight and those sent within DEDUPE_WINDOW. The exit code is 1 if nothing is
-known about the event.
+		Description: `EVENT_ID is the event_id of a log line. Several events may have the same id: one
+for each category and, for CloudEvents, each source. The rows are like those of "notifier events". An
+event in flight has a line with its attempts, its last error and the conditions it waits for. NATS keeps
+outcomes for 24 hours, in a storm not all of them. Redis knows events in flight and those sent within
+DEDUPE_WINDOW. The exit code is 1 if nothing is known about the event.
 
 Example:
    notifier why deploy-1234`,
@@ -50,40 +50,41 @@ Example:
 			if cmd.Args().First() == "" {
 				return cmdline.Usage(cmd, "EVENT_ID is empty, expected the event_id of a log line")
 			}
-			return withStore(func(store app.Store) error { return runWhy(ctx, cmd, store) })
+			s, err := settings.Load(settings.GroupRedis, settings.GroupLimits, settings.GroupNATS)
+			if err != nil {
+				return err
+			}
+			return openStore(s.Store, s.Deciding(), func(store app.Store) error {
+				return runWhy(ctx, cmd, store, s.NATS)
+			})
 		},
 	}
 }
 
-// runWhy reads Redis and NATS at the same time. If one of them fails, runWhy shows the result of the other and
-// writes the error to standard error.
-func runWhy(ctx context.Context, cmd *cli.Command, store app.Store) error {
+// runWhy reads Redis and NATS at the same time. If one of them fails, runWhy shows the result of the other
+// and writes the error to standard error.
+func runWhy(ctx context.Context, cmd *cli.Command, store app.Store, s settings.NATS) error {
 	id := cmd.Args().First()
-	note := func(what string, err error) {
-		_, _ = fmt.Fprintf(cmd.Root().ErrWriter, "notifier: %s unknown: %s\n", what, term.Printable(err.Error()))
-	}
+	unknown := func(what string, err error) { cmdline.Warn(cmd, fmt.Errorf("%s unknown: %w", what, err)) }
 	var records []outcome.Record
 	var unread string
 	var natsErr error
 	var reading sync.WaitGroup
-	reading.Go(func() { records, unread, natsErr = readOutcomes(ctx, id) })
+	reading.Go(func() { records, unread, natsErr = readOutcomes(ctx, s, id) })
 	inRedis, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	traces, redisErr := store.Limiter.Trace(inRedis, id, "")
 	flights, flightErr := store.Status.Flights(inRedis, id, traces)
 	reading.Wait()
 
-	if problems := (*settings.Problems)(nil); errors.As(natsErr, &problems) {
-		return natsErr
-	}
 	if redisErr != nil {
-		note("events in flight are", fmt.Errorf("REDIS_URL: %w", redisErr))
+		unknown("events in flight are", fmt.Errorf("REDIS_URL: %w", redisErr))
 	}
 	if flightErr != nil {
-		note("the last error of an event in flight is", fmt.Errorf("REDIS_URL: %w", flightErr))
+		unknown("the last error of an event in flight is", fmt.Errorf("REDIS_URL: %w", flightErr))
 	}
 	if natsErr != nil {
-		note("recorded outcomes are", natsErr)
+		unknown("recorded outcomes are", natsErr)
 	}
 	records = addSent(records, traces, id)
 	if len(records) == 0 && len(flights) == 0 {
@@ -116,10 +117,12 @@ func writeOutcomes(out io.Writer, records []outcome.Record, flights []status.Fli
 
 // readOutcomes reads the records of an event from NATS. If it finds none, unread counts the events that no
 // worker has read, as part of a sentence.
-func readOutcomes(ctx context.Context, id string) (records []outcome.Record, unread string, err error) {
+func readOutcomes(
+	ctx context.Context, s settings.NATS, id string,
+) (records []outcome.Record, unread string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
-	err = readRecords(ctx, "notifier why", func(ctx context.Context, from recordSource) error {
+	err = readRecords(ctx, s, "notifier why", func(ctx context.Context, from recordSource) error {
 		var err error
 		records, err = from.reader.Of(ctx, id, "")
 		if err != nil && !errors.Is(err, recent.ErrNoStream) {
@@ -161,8 +164,8 @@ func countUnread(ctx context.Context, from recordSource) string {
 	return text
 }
 
-// addSent adds sent events that only Redis knows, and sorts the records by time. A trace without a source matches
-// any record of its category.
+// addSent adds sent events that only Redis knows, and sorts the records by time. A trace without a source
+// matches any record of its category.
 func addSent(recorded []outcome.Record, traces []ratelimit.Trace, id string) []outcome.Record {
 	records := slices.Clone(recorded)
 	for _, t := range traces {

@@ -112,6 +112,12 @@ func Run(
 	return ExitFailed
 }
 
+// Warn writes an error that does not end the command, on one line.
+func Warn(cmd *cli.Command, err error) {
+	root := cmd.Root()
+	_, _ = fmt.Fprintf(root.ErrWriter, "%s: %s\n", root.Name, term.Printable(err.Error()))
+}
+
 // UsageError is the error of an invalid command line.
 type UsageError struct{ Text string }
 

@@ -50,7 +50,7 @@ func natsGroup(s settings.Settings) group {
 		config: place.Config(),
 		fault:  Warn,
 		rename: "set NATS_STREAM to another name",
-		direct: true,
+		direct: place.DirectGet(),
 	}
 	records.config.MaxBytes = recent.MinBytes // a worker creates a smaller stream if there is no room
 	g := group{
@@ -58,8 +58,10 @@ func natsGroup(s settings.Settings) group {
 			{"nats", n.connect},
 			{"stream/" + name, n.checkStream},
 			{"consumer/" + s.NATS.Consumer, n.checkConsumer},
-			{"stream/" + dead.config.Name, func(ctx context.Context) []Row { return n.checkOutput(ctx, dead) }},
-			{"stream/" + name + "_EVENTS", func(ctx context.Context) []Row {
+			{"stream/" + dead.config.Name, func(ctx context.Context) []Row {
+				return n.checkOutput(ctx, dead)
+			}},
+			{"stream/" + recent.StreamName(name), func(ctx context.Context) []Row {
 				if placeError != nil {
 					return one(Warn, "%v", placeError)
 				}
@@ -81,7 +83,8 @@ func natsGroup(s settings.Settings) group {
 // connect connects as a worker does.
 func (n *natsCheck) connect(context.Context) []Row {
 	s := n.settings.NATS
-	options := append(s.WorkerOptions("notifier check"), nats.Timeout(Timeout), nats.NoReconnect(), n.watch.Option())
+	options := append(s.WorkerOptions("notifier check"),
+		nats.Timeout(Timeout), nats.NoReconnect(), n.watch.Option())
 	connection, err := s.Connect(s.URL, options...)
 	if err != nil {
 		return stop("no connection to %s: %s", s.Servers(), advised(err, natsAdvice(err)))
@@ -272,7 +275,7 @@ type output struct {
 	fault       State                  // of the row about a fault
 	sizeSetting string                 // the variable for its size; may be empty
 	rename      string                 // advice if another stream is in the way
-	direct      bool                   // single messages are read, too
+	direct      string                 // receives requests for single messages; empty if there are none
 }
 
 func (n *natsCheck) checkOutput(ctx context.Context, o output) []Row {
@@ -287,13 +290,13 @@ func (n *natsCheck) checkOutput(ctx context.Context, o output) []Row {
 	if !slices.ContainsFunc(taken, func(subject string) bool { return event.Covers(subject, wanted) }) {
 		return one(o.fault, "takes %s, and not %s; add that, or %s", strings.Join(taken, ", "), wanted, o.rename)
 	}
-	if o.direct && !info.Config.AllowDirect {
-		return one(o.fault, "allows no direct reads, so why and events cannot read it: nats stream edit %s --allow-direct",
-			o.config.Name)
+	if o.direct != "" && !info.Config.AllowDirect {
+		return one(o.fault, "allows no direct reads, so why and events cannot read it: "+
+			"nats stream edit %s --allow-direct", o.config.Name)
 	}
-	if o.direct {
+	if o.direct != "" {
 		err := n.request(ctx, func(ctx context.Context) error {
-			_, err := n.connection.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+o.config.Name, []byte(`{"seq":1}`))
+			_, err := n.connection.RequestWithContext(ctx, o.direct, []byte(`{"seq":1}`))
 			return err
 		})
 		if errors.Is(err, nats.ErrPermissionViolation) {

@@ -82,8 +82,8 @@ func (l *loader) readEnvironment(instead map[string]string) []Origin {
 	return origins
 }
 
-// read takes the text that envconfig has found, or the content of the variable's file. An empty text counts as
-// unset, because docker-compose passes unset variables on as empty ones.
+// read takes the text that envconfig has found, or the content of the variable's file. An empty text counts
+// as unset, because docker-compose passes unset variables on as empty ones.
 func (l *loader) read(v variable, text string) Origin {
 	origin := Origin{Name: v.Name, Source: FromEnvironment, secret: v.tag.Get("secret")}
 	if path := os.Getenv(v.Name + "_FILE"); path != "" {
@@ -123,8 +123,8 @@ func (l *loader) unreadable(v variable, name, format string, arguments ...any) {
 	_ = v.parse(v.Default)
 }
 
-// stripped removes a byte order mark, a line end and quotes around a text, and reports them, because not every
-// program that reads env files strips them.
+// stripped removes a byte order mark, a line end and quotes around a text, and reports them, because not
+// every program that reads env files strips them.
 func (l *loader) stripped(name, text string) string {
 	if rest, found := strings.CutPrefix(text, "\ufeff"); found {
 		l.problem(name, "begins with a byte order mark, which is invisible; save the file as UTF-8 without it")
@@ -187,7 +187,9 @@ func (l *loader) finish() (Settings, error) {
 // place returns the position of a problem's setting in the list of all settings.
 func (l *loader) place(line string) int {
 	name, _, _ := strings.Cut(line, ": ")
-	return slices.IndexFunc(l.variables, func(v variable) bool { return name == v.Name || name == v.Name+"_FILE" })
+	return slices.IndexFunc(l.variables, func(v variable) bool {
+		return name == v.Name || name == v.Name+"_FILE"
+	})
 }
 
 // IsSet reports whether a variable is set, directly or through its _FILE variant.
@@ -217,14 +219,15 @@ func (o Origin) Shown() string {
 	}
 	shown := o.value
 	switch o.secret {
-	case "never":
-		return "set"
+	case "", "file":
 	case "servers":
 		shown = redact.Servers(strings.Split(o.value, ","))
 	case "redis":
 		shown = redact.Redis(o.value)
 	case "url":
 		shown = redact.API(o.value)
+	default: // never
+		return "set"
 	}
 	return term.Printable(shown)
 }

@@ -107,13 +107,7 @@ func (v variable) duration(text string) error {
 
 // kinds are the checks of texts. Errors about a secret quote nothing.
 var kinds = map[string]func(string) error{
-	"name": func(text string) error {
-		if !isName(text) {
-			return fmt.Errorf(`%q, expected a name without white space and . * > / \, of at most %d bytes`,
-				text, maxSubjectPart)
-		}
-		return nil
-	},
+	"name":        checkName,
 	"namespace":   ratelimit.ValidateNamespace,
 	"subject":     checkSubject,
 	"servers":     checkServers,
@@ -147,7 +141,10 @@ func (v variable) check(text string) error {
 	if check, is := kinds[kind]; is {
 		return check(text)
 	}
-	file := files[kind]
+	file, is := files[kind]
+	if !is {
+		return fmt.Errorf("has no check for kind %q", kind)
+	}
 	content, err := readFile(text)
 	if err == nil && file.check != nil {
 		if err = file.check(content); err != nil {
@@ -187,7 +184,7 @@ func checkCA(content []byte) error {
 // maxFileBytes bounds a file of a setting: a secret, a list or certificates, not a disk image.
 const maxFileBytes = 1 << 20
 
-// secret matches Slack tokens, webhooks, URLs and keys. opaque matches other secrets: seeds, admin tokens, JWTs.
+// secret matches Slack tokens, webhooks, URLs and keys. opaque matches seeds, admin tokens and JWTs.
 var (
 	secret = regexp.MustCompile(`(?i)://|hooks\.slack\.com|xox[abcdeprs][-.]|\bxapp-|-----BEGIN`)
 	opaque = regexp.MustCompile(`(?i)^\W?[0-9a-z+=_-]{32,}\W*$|[0-9a-z]{32}|\beyJ[0-9a-z_-]+\.`)
@@ -230,32 +227,24 @@ func parseSubject(text string) (event.Pattern, error) {
 // maxSubjectPart bounds names and subject prefixes, in bytes.
 const maxSubjectPart = 200
 
-func isName(name string) bool {
-	return name != "" && len(name) <= maxSubjectPart && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`.*>/\`, r)
-	})
-}
-
-func checkSubject(text string) error {
-	if !IsSubject(text) {
-		return fmt.Errorf("%q, expected a subject such as notify-dead, without wildcards and white space, "+
-			"of at most %d bytes", text, maxSubjectPart)
+// checkName checks the name of a stream or a consumer.
+func checkName(text string) error {
+	if text == "" || len(text) > maxSubjectPart || !isASCII(text) || strings.ContainsAny(text, `.*>/\`) {
+		return fmt.Errorf(`%q, expected a name without white space and . * > / \, of at most %d bytes`,
+			text, maxSubjectPart)
 	}
 	return nil
 }
 
-// IsSubject reports whether a text is a subject to publish to, or a prefix of one: at most 200 bytes of
-// printable ASCII, without wildcards, empty tokens and a leading $.
-func IsSubject(text string) bool {
-	if text == "" || len(text) > maxSubjectPart || text[0] == '$' {
-		return false
+// checkSubject checks a subject to publish to, or a prefix of one.
+func checkSubject(text string) error {
+	valid := isASCII(text) && len(text) <= maxSubjectPart && !strings.ContainsAny(text, "*>") &&
+		!strings.HasPrefix(text, "$") && !slices.Contains(strings.Split(text, "."), "")
+	if !valid {
+		return fmt.Errorf("%q, expected a subject such as notify-dead, without wildcards and white space, "+
+			"of at most %d bytes", text, maxSubjectPart)
 	}
-	for token := range strings.SplitSeq(text, ".") {
-		if token == "" || !isASCII(token) || strings.ContainsAny(token, "*>") {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // isASCII reports whether a text has printable ASCII characters alone, and no white space.
@@ -333,12 +322,13 @@ func escaping(raw string) string {
 
 var notOfBots = regexp.MustCompile(`(?i)^(https?://|hooks\.slack\.com|xapp-|xoxe|xox[cds]-|slack_bot_token=)`)
 
-// checkBotToken rejects other secrets. A user's token (xoxp-) can post. A token of token rotation (xoxe.xoxb-)
-// may have expired, and Slack says so.
+// checkBotToken rejects other secrets. A user's token (xoxp-) can post. A token of token rotation
+// (xoxe.xoxb-) may have expired, and Slack says so.
 func checkBotToken(token string) error {
 	switch {
 	case !isASCII(token):
-		return errors.New("contains white space or a character that no token has; expected a bot token (xoxb-...)")
+		return errors.New("contains white space or a character that no token has; " +
+			"expected a bot token (xoxb-...)")
 	case strings.HasPrefix(token, "xapp-"):
 		return errors.New("is an app-level token (xapp-); expected the bot token (xoxb-...) of the app's page " +
 			"OAuth & Permissions")

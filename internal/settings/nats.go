@@ -48,7 +48,13 @@ func (n NATS) inbox(role string) string { return "_NOTIFIER." + n.Stream + "." +
 // clientOptions authenticate with nats.go's own options, which read their files at each connection, so that
 // they may be replaced while a worker runs.
 func (n NATS) clientOptions(name, inbox string) []nats.Option {
-	options := append(n.StrangerOptions(name), nats.CustomInboxPrefix(inbox))
+	options := []nats.Option{nats.Name(name), nats.Timeout(NATSTimeout), nats.CustomInboxPrefix(inbox)}
+	if n.CA != "" {
+		options = append(options, nats.RootCAs(n.CA))
+	}
+	if n.Cert != "" {
+		options = append(options, nats.ClientCert(n.Cert, n.Key))
+	}
 	if n.Creds != "" {
 		options = append(options, nats.UserCredentials(n.Creds))
 	}
@@ -67,21 +73,9 @@ func (n NATS) useNKey(options *nats.Options) error {
 	return use(options)
 }
 
-// StrangerOptions connect a client without credentials.
-func (n NATS) StrangerOptions(name string) []nats.Option {
-	options := []nats.Option{nats.Name(name), nats.Timeout(NATSTimeout)}
-	if n.CA != "" {
-		options = append(options, nats.RootCAs(n.CA))
-	}
-	if n.Cert != "" {
-		options = append(options, nats.ClientCert(n.Cert, n.Key))
-	}
-	return options
-}
-
 // RenewNKey sets the public key of NATS_NKEY_FILE in the options of a connection, because nats.go keeps the
-// first one. Call it before each reconnection, while nats.go locks the connection. If the file cannot be read,
-// the reconnection itself fails, and says so.
+// first one. Call it before each reconnection, while nats.go locks the connection. If the file cannot be
+// read, the reconnection itself fails, and says so.
 func (n NATS) RenewNKey(options *nats.Options) {
 	if n.NKey != "" {
 		_ = n.useNKey(options)

@@ -34,8 +34,8 @@ func (n NATS) Connect(url string, options ...nats.Option) (*nats.Conn, error) {
 		connection, err := nats.Connect(url, options...)
 		return connection, ExplainNATS(err)
 	}
-	// Before a connection exists its option is fixed, so servers of the other kind need another attempt, and a
-	// late greeting a third one.
+	// Before a connection exists its option is fixed, so servers of the other kind need another attempt, and
+	// a late greeting a third one.
 	const attempts = 3
 	var reason error
 	expected, late := false, false
@@ -148,7 +148,8 @@ func (c *greetedConn) listen() error {
 	return fmt.Errorf("%w: %w", errNoGreeting, err)
 }
 
-// Read returns the bytes that were read ahead first. A greeting instead of TLS means that the wait was too short.
+// Read returns the bytes that were read ahead first. A greeting instead of TLS means that the wait was too
+// short.
 func (c *greetedConn) Read(to []byte) (int, error) {
 	if len(c.ahead) > 0 {
 		n := copy(to, c.ahead)

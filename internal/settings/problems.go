@@ -11,8 +11,8 @@ import (
 // error if it has a line. The zero value is empty and ready to use.
 type Problems struct{ lines []string }
 
-// Add adds one problem on one line: the variable, the problem, and the expected value. The line must not quote
-// a secret.
+// Add adds one problem on one line: the variable, the problem, and the expected value. The line must not
+// quote a secret.
 func (p *Problems) Add(variable, format string, arguments ...any) {
 	line := variable + ": " + fmt.Sprintf(format, arguments...)
 	p.lines = append(p.lines, strings.Map(func(r rune) rune {

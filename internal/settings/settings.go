@@ -98,8 +98,8 @@ type NATS struct {
 	StreamBytes int64  `envconfig:"NATS_STREAM_MAX_BYTES" default:"0" range:"0..1125899906842624" group:"nats"`
 	Consumer    string `envconfig:"NATS_CONSUMER" default:"notifier" kind:"name" group:"nats" hash:"true"`
 
-	// Replicas is the number of replicas of a new stream. Zero means three in a cluster of three servers or more,
-	// else one.
+	// Replicas is the number of replicas of a new stream. Zero means three in a cluster of three servers or
+	// more, else one.
 	Replicas int `envconfig:"NATS_REPLICAS" default:"0" range:"0..5" group:"nats"`
 
 	Creds string `envconfig:"NATS_CREDS_FILE" kind:"creds" group:"nats" secret:"file"`
@@ -182,8 +182,8 @@ func Variables() []Variable {
 }
 
 // Load reads and checks the settings that a command needs: groups, or single variables by name. Without needs
-// it loads all. Other settings have their defaults: Load neither opens their files nor reports their problems.
-// Errors are *Problems. If GroupRedis is loaded, the caller closes Store.Redis.
+// it loads all. Other settings have their defaults: Load neither opens their files nor reports their
+// problems. Errors are *Problems. If GroupRedis is loaded, the caller closes Store.Redis.
 func Load(needs ...string) (Settings, error) {
 	if len(needs) == 0 {
 		s, _, err := LoadWithOrigins()
@@ -240,7 +240,8 @@ func (s Settings) Deciding() config.Deciding {
 	}
 }
 
-// Snapshot returns the settings for a replica's snapshot. The hash covers Deciding and the fields tagged hash.
+// Snapshot returns the settings for a replica's snapshot. The hash covers Deciding and the fields tagged
+// hash.
 func (s Settings) Snapshot() snapshot.Settings {
 	var others strings.Builder
 	for _, v := range variablesIn(&s) {

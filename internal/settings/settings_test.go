@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,12 +119,29 @@ func TestTags(t *testing.T) {
 		if (rule != "") != holdsSecret.MatchString(v.Name) || !slices.Contains([]string{"", "never", "servers", "redis", "url", "file"}, rule) {
 			t.Errorf("%s: secret %q", v.Name, rule)
 		}
+		if hash, tagged := v.tag.Lookup("hash"); tagged && hash != "true" {
+			t.Errorf("%s: hash %q", v.Name, hash)
+		}
 		switch v.field.Interface().(type) {
+		case bool:
+			if len(v.words()) != 2 {
+				t.Errorf("%s: enum %q", v.Name, v.words())
+			}
 		case int, int64, time.Duration:
 			if !regexp.MustCompile(`^(0\|)?\w+\.\.\w+$`).MatchString(v.tag.Get("range")) {
 				t.Errorf("%s: range %q", v.Name, v.tag.Get("range"))
 			}
 		}
+	}
+}
+
+// A text without a check is no path.
+func TestUnknownKind(t *testing.T) {
+	t.Parallel()
+	text := ""
+	v := variable{tag: `kind:"misspelt"`, field: reflect.ValueOf(&text).Elem()}
+	if err := v.parse("a"); err == nil || err.Error() != `has no check for kind "misspelt"` {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -263,6 +281,7 @@ func TestShown(t *testing.T) {
 		{"url", "https://me:" + marker + "@slack.example/" + marker + "?" + marker, "https://slack.example/..."},
 		{"url", "%" + marker, "?"},
 		{"", "a\nb", "a?b"},
+		{"misspelt", "xoxb-" + marker, "set"},
 	} {
 		if got := (Origin{secret: test.rule, value: test.value}).Shown(); got != test.want {
 			t.Errorf("%s %q is shown as %q, expected %q", test.rule, test.value, got, test.want)

@@ -12,8 +12,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// checkTogether checks settings that depend on each other, and derives values. Each check runs only if all of its
-// settings are needed and have no problem of their own.
+// checkTogether checks settings that depend on each other, and derives values. Each check runs only if all of
+// its settings are needed and have no problem of their own.
 func (l *loader) checkTogether() {
 	s := l.settings
 	l.checkSlack()

@@ -43,8 +43,8 @@ func unknownVariables() []string {
 	return list
 }
 
-// nearestSetting reports whether a name is a setting's, misspelt, and returns the nearest setting that begins with
-// the same word, or "".
+// nearestSetting reports whether a name is a setting's, misspelt, and returns the nearest setting that begins
+// with the same word, or "".
 func nearestSetting(name string, known []Variable) (nearest string, similar bool) {
 	base, ofFile := strings.CutSuffix(strings.TrimPrefix(strings.ToUpper(name), "NOTIFIER_"), "_FILE")
 	first, rest, _ := strings.Cut(base, "_")

@@ -103,8 +103,8 @@ func printablePrefix(text []byte) int {
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
 		word := binary.LittleEndian.Uint64(text[n:])
-		// The top bit of a byte is set in the first if it is below a space or above 0x9f, in the second if it is
-		// above 0x7e. A carry into the next byte can only set more bits.
+		// The top bit of a byte is set in the first if it is below a space or above 0x9f, in the second if it
+		// is above 0x7e. A carry into the next byte can only set more bits.
 		if ((word-' '*each)|(word+each))&tops != 0 {
 			break
 		}

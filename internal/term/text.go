@@ -46,8 +46,8 @@ func List(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// Cut bounds a text to a number of bytes, at least three. A longer text loses its end, from a rune boundary on,
-// and gets "…" instead.
+// Cut bounds a text to a number of bytes, at least three. A longer text loses its end, from a rune boundary
+// on, and gets "…" instead.
 func Cut(text string, maxBytes int) string {
 	const mark = "…"
 	if len(text) <= maxBytes {

@@ -33,7 +33,8 @@ import (
 const (
 	// undecodableShare bounds undecodable events in the box to this part of the worker's capacity and budget.
 	undecodableShare = 4
-	// groupSize bounds the letters of one attempt. Letters that fail until a timeout delay others by one group.
+	// groupSize bounds the letters of one attempt. Letters that fail until a timeout delay others by one
+	// group.
 	groupSize  = 32
 	firstRetry = 500 * time.Millisecond
 	maxRetry   = 5 * time.Second
@@ -124,8 +125,8 @@ func (b *Box) hasExcess() bool {
 		b.undecodableBytes > b.settings.Budget/undecodableShare)
 }
 
-// returnExcess returns the newest undecodable events without a letter until the others fit into their share. The
-// server may have declined when they came.
+// returnExcess returns the newest undecodable events without a letter until the others fit into their share.
+// The server may have declined when they came.
 func (b *Box) returnExcess() {
 	for _, e := range slices.Backward(b.events()) {
 		if !b.hasExcess() {

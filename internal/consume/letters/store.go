@@ -84,7 +84,8 @@ func (s *Store) Ensure(ctx context.Context) {
 
 func (s *Store) ensure(ctx context.Context) error {
 	maker := streams.NewMaker(s.js, s.settings.Replicas, SizeSetting, s.settings.Log)
-	if _, err := maker.Ensure(ctx, Config(s.settings.Events, s.settings.Subject, s.settings.MaxBytes)); err != nil {
+	config := Config(s.settings.Events, s.settings.Subject, s.settings.MaxBytes)
+	if _, err := maker.Ensure(ctx, config); err != nil {
 		return fmt.Errorf("stream %s: %w", StreamName(s.settings.Events), err)
 	}
 	return nil
@@ -117,8 +118,9 @@ func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 		return slices.Repeat([]error{errUnconnected}, len(dead))
 	}
 	futures, errs := make([]jetstream.PubAckFuture, len(dead)), make([]error, len(dead))
+	maxBytes := s.settings.Connection.MaxPayload()
 	for i := range dead {
-		futures[i], errs[i] = s.js.PublishMsgAsync(Write(s.settings.Subject, &dead[i], s.settings.Connection.MaxPayload()))
+		futures[i], errs[i] = s.js.PublishMsgAsync(Write(s.settings.Subject, &dead[i], maxBytes))
 	}
 	for i, future := range futures {
 		if errs[i] == nil {

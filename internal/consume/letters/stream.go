@@ -27,8 +27,8 @@ type LetterError struct {
 
 func (e *LetterError) Error() string { return e.Why }
 
-// ErrNoLetter means that the stream has no letter with this sequence, or no longer.
-var ErrNoLetter = &LetterError{Why: "it does not exist; replayed, deleted and displaced letters are gone"}
+// errNoLetter means that the stream has no letter with this sequence, or no longer.
+var errNoLetter = &LetterError{Why: "it does not exist; replayed, deleted and displaced letters are gone"}
 
 // Stream gives access to the letters of a dead-letter stream.
 type Stream struct {
@@ -103,7 +103,7 @@ func (s *Stream) batch(ctx context.Context, from uint64) ([]outcome.Record, erro
 	}
 	for range singleReads {
 		letter, err := s.read(ctx, from, jetstream.WithGetMsgSubject(">"))
-		if errors.Is(err, ErrNoLetter) || err != nil && len(records) > 0 {
+		if errors.Is(err, errNoLetter) || err != nil && len(records) > 0 {
 			break // the next fetch begins there
 		}
 		if err != nil {
@@ -148,14 +148,15 @@ func (s *Stream) fetch(ctx context.Context, from uint64) (records []outcome.Reco
 	}
 }
 
-// Get returns the letter with this sequence, or ErrNoLetter.
+// Get returns the letter with this sequence. The error is a LetterError if there is none, or none that can be
+// read.
 func (s *Stream) Get(ctx context.Context, seq uint64) (*Letter, error) { return s.read(ctx, seq) }
 
 func (s *Stream) read(ctx context.Context, seq uint64, opts ...jetstream.GetMsgOpt) (*Letter, error) {
 	m, err := s.stream.GetMsg(ctx, seq, opts...)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, ErrNoLetter
+		return nil, errNoLetter
 	case errors.Is(err, nats.ErrBadHeaderMsg):
 		return nil, &LetterError{"it is no dead letter: its headers cannot be read", true}
 	case err != nil:
@@ -173,7 +174,7 @@ func (s *Stream) Delete(ctx context.Context, subject string, letter *Letter) err
 	}
 	err := s.stream.DeleteMsg(ctx, letter.Record.LetterSeq)
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		if _, readErr := s.Get(ctx, letter.Record.LetterSeq); errors.Is(readErr, ErrNoLetter) {
+		if _, readErr := s.Get(ctx, letter.Record.LetterSeq); errors.Is(readErr, errNoLetter) {
 			return nil // another client has deleted it, or it has expired
 		}
 	}

@@ -12,8 +12,8 @@ import (
 // Columns names the cells of Row.
 var Columns = []string{"TIME", "CATEGORY", "OUTCOME", "REASON", "DETAIL", "EVENT ID", "SOURCE"}
 
-// Row returns the cells of a record, as the commands and the page show them. They hold foreign text: the caller
-// escapes them.
+// Row returns the cells of a record, as the commands and the page show them. They hold foreign text: the
+// caller escapes them.
 func Row(r outcome.Record) []string {
 	return []string{clock(r.Time), r.Category, r.Outcome, r.Reason, Detail(r), r.EventID, r.Source}
 }

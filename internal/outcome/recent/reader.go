@@ -50,8 +50,8 @@ type Page struct {
 }
 
 // Reader reads records. It is safe for concurrent use. Its user needs permission to publish to
-// $JS.API.DIRECT.GET.<stream>. The owner of the connection passes errors of the connection to Reader.Denied, or
-// ends the context of a call.
+// $JS.API.DIRECT.GET.<stream>. The owner of the connection passes errors of the connection to Reader.Denied,
+// or ends the context of a call.
 type Reader struct {
 	*denial.Watch
 	connection *nats.Conn
@@ -61,15 +61,12 @@ type Reader struct {
 // NewReader makes a reader.
 func NewReader(connection *nats.Conn, place Place) *Reader {
 	r := &Reader{connection: connection, place: place}
-	r.Watch = denial.NewWatch(r.subject() + `"`)
+	r.Watch = denial.NewWatch(place.DirectGet() + `"`)
 	return r
 }
 
-// subject receives the requests for messages.
-func (r *Reader) subject() string { return "$JS.API.DIRECT.GET." + r.place.Stream }
-
-// Of returns the newest 1000 records of an event id, the oldest first. An empty category selects all. It returns
-// none if nothing is recorded, and ErrNoStream if there is no stream.
+// Of returns the newest 1000 records of an event id, the oldest first. An empty category selects all. It
+// returns none if nothing is recorded, and ErrNoStream if there is no stream.
 //
 // It reads past messages that are no records: anyone can store some of them on the subjects of a known id.
 func (r *Reader) Of(ctx context.Context, eventID, category string) (records []outcome.Record, err error) {
@@ -101,9 +98,9 @@ func (r *Reader) Of(ctx context.Context, eventID, category string) (records []ou
 
 // List returns the newest records that a filter selects. It returns ErrNoStream if there is no stream.
 //
-// It reads backward, in windows of sequences. A request returns the messages of a window in order, 1000 at most,
-// so a window with more of them is tried again at a quarter of its size. A sparse window is followed by a larger
-// one.
+// It reads backward, in windows of sequences. A request returns the messages of a window in order, 1000 at
+// most, so a window with more of them is tried again at a quarter of its size. A sparse window is followed by
+// a larger one.
 func (r *Reader) List(ctx context.Context, f Filter) (page Page, err error) {
 	f.Limit = cmp.Or(max(0, f.Limit), defaultLimit)
 	f.MaxRead = cmp.Or(max(0, f.MaxRead), maxRead)
@@ -192,7 +189,7 @@ func (r *Reader) get(ctx context.Context, request request) (messages []message, 
 		return nil, 0, err
 	}
 	defer func() { _ = subscription.Unsubscribe() }() // fails only if the connection is closed
-	if err := r.connection.PublishRequest(r.subject(), inbox, body); err != nil {
+	if err := r.connection.PublishRequest(r.place.DirectGet(), inbox, body); err != nil {
 		return nil, 0, err
 	}
 	for {

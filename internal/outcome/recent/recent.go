@@ -1,20 +1,21 @@
-// Package recent keeps the records of settled events for a day, so that an operator can look up a notification
-// that did not arrive.
+// Package recent keeps the records of settled events for a day, so that an operator can look up a
+// notification that did not arrive.
 //
 // The log has every record, but few people can search it at night. Workers therefore also publish records,
 // without payloads, to a JetStream stream; "events", "why", "publish -wait" and the admin server read it.
 // No decision depends on this stream. It may lose records, and recording must not slow a worker down.
 //
-// A Recorder takes records without blocking and stores them from one goroutine. A rate limit for each category
-// and reason keeps a storm from displacing all other records, unless it spreads over hundreds of categories. The
-// next record of the same kind counts the records that were left out.
+// A Recorder takes records without blocking and stores them from one goroutine. A rate limit for each
+// category and reason keeps a storm from displacing all other records, unless it spreads over hundreds of
+// categories. The next record of the same kind counts the records that were left out.
 //
 // The subject of a record holds a hash of the event id, so one direct request finds all records of an event.
 // Reading needs a single permission and creates no consumer.
 //
-// A publisher can store messages in the stream: it names one of its subjects as the reply subject of an event,
-// and the server's acknowledgement ends up there. Readers skip every message that is not a record or that is on the
-// wrong subject. This includes the records of v0.2.0. Enough of these messages displace records; the log keeps all.
+// A publisher can store messages in the stream: it names one of its subjects as the reply subject of an
+// event, and the server's acknowledgement ends up there. Readers skip every message that is not a record or
+// that is on the wrong subject. This includes the records of v0.2.0. Enough of these messages displace
+// records; the log keeps all.
 package recent
 
 import (
@@ -64,7 +65,7 @@ type Place struct {
 // NewPlace returns the place for the records of the events in a stream, which workers read by a pattern. It
 // returns an error if workers would read records as events.
 func NewPlace(events string, pattern event.Pattern) (p Place, err error) {
-	p = Place{Stream: events + "_EVENTS", Subject: strings.ToLower(events) + "-events"}
+	p = Place{Stream: StreamName(events), Subject: strings.ToLower(events) + "-events"}
 	if event.Overlap(pattern.String(), p.all()) {
 		return Place{}, fmt.Errorf("NATS_SUBJECT %s matches the subjects of outcomes, %s; "+
 			"set NATS_STREAM or NATS_SUBJECT to another name", pattern, p.all())
@@ -72,6 +73,12 @@ func NewPlace(events string, pattern event.Pattern) (p Place, err error) {
 	p.pattern, err = event.ParsePattern(p.all())
 	return p, err
 }
+
+// StreamName returns the name of the stream of records that belongs to a stream of events.
+func StreamName(events string) string { return events + "_EVENTS" }
+
+// DirectGet returns the subject of requests for single messages of the stream.
+func (p Place) DirectGet() string { return "$JS.API.DIRECT.GET." + p.Stream }
 
 // all matches the subjects of all records.
 func (p Place) all() string { return p.Subject + ".>" }
@@ -107,8 +114,8 @@ func (p Place) Config() jetstream.StreamConfig {
 	}
 }
 
-// Mismatch explains why an existing stream cannot be used. It returns "" if the stream is usable.
-func (p Place) Mismatch(config jetstream.StreamConfig) string {
+// mismatch explains why an existing stream cannot be used. It returns "" if the stream is usable.
+func (p Place) mismatch(config jetstream.StreamConfig) string {
 	covers := func(subject string) bool { return event.Covers(subject, p.all()) }
 	if slices.ContainsFunc(config.Subjects, covers) {
 		return ""
@@ -116,7 +123,8 @@ func (p Place) Mismatch(config jetstream.StreamConfig) string {
 	return fmt.Sprintf("stream %s takes %q, expected %s", p.Stream, strings.Join(config.Subjects, ", "), p.all())
 }
 
-// decode reads a stored message. It returns false if the message is not a record that belongs on this subject.
+// decode reads a stored message. It returns false if the message is not a record that belongs on this
+// subject.
 func (p Place) decode(subject string, data []byte) (r outcome.Record, ok bool) {
 	if len(data) > maxMessageSize || json.Unmarshal(data, &r) != nil {
 		return outcome.Record{}, false

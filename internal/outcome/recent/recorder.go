@@ -52,8 +52,8 @@ type tally struct {
 
 func newTally() *tally { return &tally{limit: rate.NewLimiter(rate.Every(interval), burst)} }
 
-// Recorder publishes records to their stream, which it creates if it is absent. While the stream is unavailable
-// or a limit is used up, records are left out and counted.
+// Recorder publishes records to their stream, which it creates if it is absent. While the stream is
+// unavailable or a limit is used up, records are left out and counted.
 type Recorder struct {
 	Config
 	*denial.Watch
@@ -215,8 +215,8 @@ func (r *Recorder) store(ctx context.Context, record outcome.Record) {
 	r.lose(record)
 }
 
-// publish stores a record, and creates the stream first if necessary. The id lets the server drop a second copy
-// of the record. Expecting the stream keeps the record out of another stream with the same subjects.
+// publish stores a record, and creates the stream first if necessary. The id lets the server drop a second
+// copy of the record. Expecting the stream keeps the record out of another stream with the same subjects.
 func (r *Recorder) publish(ctx context.Context, subject, id string, data []byte) (err error) {
 	ctx, end := begin(ctx, r.Watch)
 	defer end()
@@ -248,7 +248,7 @@ func (r *Recorder) ensure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", r.Place.Stream, err)
 	}
-	if mismatch := r.Place.Mismatch(stream.CachedInfo().Config); mismatch != "" {
+	if mismatch := r.Place.mismatch(stream.CachedInfo().Config); mismatch != "" {
 		return errors.New(mismatch)
 	}
 	return nil
