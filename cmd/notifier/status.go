@@ -74,14 +74,19 @@ func withStore(do func(store app.Store) error) error {
 	return openStore(s.Store, config.Deciding{Rules: s.Store.Limits, Dedupe: s.Store.Dedupe}, do)
 }
 
-// withConfig is withStore with the other settings that decide about events, such as SLACK_ROUTES.
+// withConfig is withStore with the other settings that decide about events: the subject and, if they are valid,
+// the channels.
 func withConfig(do func(store app.Store) error) error {
-	s, err := settings.Load(settings.GroupRedis, settings.GroupLimits,
-		"NATS_SUBJECT", "NATS_STREAM", "NATS_CONSUMER", "SLACK_CHANNEL", "SLACK_ROUTES")
+	s, err := settings.Load(settings.GroupRedis, settings.GroupLimits, "NATS_SUBJECT")
 	if err != nil {
 		return err
 	}
-	return openStore(s.Store, s.Deciding(), do)
+	own := s.Deciding()
+	// An invalid channel keeps no event from being decided, and running workers name their own.
+	if channels, err := settings.Load("SLACK_CHANNEL", "SLACK_ROUTES"); err == nil {
+		own.Channel, own.Routes = channels.Slack.Channel, channels.Slack.Routes
+	}
+	return openStore(s.Store, own, do)
 }
 
 func openStore(s settings.Store, own config.Deciding, do func(store app.Store) error) error {
