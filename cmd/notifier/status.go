@@ -74,8 +74,8 @@ func withStore(do func(store app.Store) error) error {
 	return openStore(s.Store, config.Deciding{Rules: s.Store.Limits, Dedupe: s.Store.Dedupe}, do)
 }
 
-// withConfig is withStore with the other settings that decide about events: the subject and, if they are valid,
-// the channels.
+// withConfig is withStore with the other settings that decide about events: the subject and, if they are
+// valid, the channels.
 func withConfig(do func(store app.Store) error) error {
 	s, err := settings.Load(settings.GroupRedis, settings.GroupLimits, "NATS_SUBJECT")
 	if err != nil {
