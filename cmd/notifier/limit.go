@@ -52,16 +52,7 @@ Example:
    notifier limit end category/errors`,
 				Action: endOrder(steering.Limit),
 			},
-			{
-				Name:  "list",
-				Usage: "list the temporary limits that are in force",
-				Description: `It does the same as "notifier limit" without a command.
-
-Example:
-   notifier limit list`,
-				Flags:  []cli.Flag{jsonFlag()},
-				Action: listOrders(steering.Limit),
-			},
+			listCommand(steering.Limit, "list the temporary limits that are in force"),
 		},
 	}
 }

@@ -48,16 +48,7 @@ Example:
    notifier mute end errors.db`,
 				Action: endOrder(steering.Mute),
 			},
-			{
-				Name:  "list",
-				Usage: "list the mutes in force",
-				Description: `It does the same as "notifier mute" without a command.
-
-Example:
-   notifier mute list`,
-				Flags:  []cli.Flag{jsonFlag()},
-				Action: listOrders(steering.Mute),
-			},
+			listCommand(steering.Mute, "list the mutes in force"),
 		},
 	}
 }

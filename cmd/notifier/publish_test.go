@@ -69,6 +69,19 @@ func fakeStream(t *testing.T, read func(*nats.Msg)) map[string]string {
 	return map[string]string{"NATS_URL": server.URL()}
 }
 
+// typeLine starts a publisher and types one line. Its standard input stays open until the test ends.
+func typeLine(t *testing.T, env map[string]string, arguments ...string) *process {
+	t.Helper()
+	command := exec.Command("notifier", append([]string{"publish", "errors"}, arguments...)...)
+	keyboard, err := command.StdinPipe()
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = keyboard.Close() })
+	p := startCommand(t, command, env)
+	_, err = io.WriteString(keyboard, "disk full\n")
+	kit.Check(t, err)
+	return p
+}
+
 func acknowledge(m *nats.Msg, seq int) {
 	_ = m.Respond(fmt.Appendf(nil, `{"stream":"NOTIFY","seq":%d}`, seq))
 }
@@ -176,13 +189,7 @@ func TestForgedAcknowledgement(t *testing.T) {
 func TestRefusedWhileNobodyTypes(t *testing.T) {
 	t.Parallel()
 	env := fakeStream(t, func(m *nats.Msg) { _ = m.Respond([]byte(refusal)) })
-	command := exec.Command("notifier", "publish", "errors", "-")
-	keyboard, err := command.StdinPipe()
-	kit.Check(t, err)
-	defer keyboard.Close()
-	p := startCommand(t, command, env)
-	_, err = io.WriteString(keyboard, "disk full\n")
-	kit.Check(t, err)
+	p := typeLine(t, env, "-")
 	p.ends(t, exitFailed)
 	if !strings.Contains(p.errOut.String(), "line 1: the stream of notify.errors is full") {
 		t.Errorf("%q", p.errOut.String())
@@ -200,13 +207,7 @@ func TestPublishInterrupted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			js, env := startWithStreams(t)
-			command := exec.Command("notifier", append([]string{"publish", "errors"}, arguments...)...)
-			keyboard, err := command.StdinPipe()
-			kit.Check(t, err)
-			defer keyboard.Close()
-			p := startCommand(t, command, env)
-			_, err = io.WriteString(keyboard, "disk full\n")
-			kit.Check(t, err)
+			p := typeLine(t, env, arguments...)
 			kit.Eventually(t, "an event is stored", func() bool { return messages(t, js, "NOTIFY") > 0 })
 			p.terminate(t)
 			p.ends(t, exitFailed)
@@ -249,13 +250,7 @@ func TestInterruptedWithoutAcknowledgement(t *testing.T) {
 // TestDryRunInterrupted: a signal ends a dry run after it has shown the lines read so far.
 func TestDryRunInterrupted(t *testing.T) {
 	t.Parallel()
-	command := exec.Command("notifier", "publish", "errors", "-dry-run", "-")
-	keyboard, err := command.StdinPipe()
-	kit.Check(t, err)
-	defer keyboard.Close()
-	p := startCommand(t, command, nil)
-	_, err = io.WriteString(keyboard, "disk full\n")
-	kit.Check(t, err)
+	p := typeLine(t, nil, "-dry-run", "-")
 	kit.Eventually(t, "the line is read", func() bool {
 		return len(p.out.lines("line 1: would be posted to ")) == 1
 	})

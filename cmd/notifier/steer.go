@@ -148,6 +148,20 @@ func endOrder(kind steering.Kind) cli.ActionFunc {
 	}
 }
 
+// listCommand lists the orders of a kind, as the command above it does without arguments.
+func listCommand(kind steering.Kind, usage string) *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: usage,
+		Description: fmt.Sprintf(`It does the same as "notifier %[1]s" without a command.
+
+Example:
+   notifier %[1]s list`, kind),
+		Flags:  []cli.Flag{jsonFlag()},
+		Action: listOrders(kind),
+	}
+}
+
 // listOrders is the action that lists the orders of a kind.
 func listOrders(kind steering.Kind) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
