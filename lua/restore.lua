@@ -226,15 +226,17 @@ if flights > 0 then
   expire(KEYS[2], now, known_for)
 end
 
--- The index of categories, of the latest admission of each. pcall: as in admit.lua.
+-- The index of categories, with the latest admission of each. A replica that has forgotten an admission may
+-- still know that the event was sent; its id is found by the index alone. pcall: as in admit.lua.
 local latest_of, index = {}, {}
 for _, a in ipairs(admissions) do
-  if a.since > 0 then
-    latest_of[a.entry] = text(a.since) -- the oldest come first
+  local active = a.since > 0 and a.since or a.sent
+  if active > 0 and active <= clock + DAY then
+    latest_of[a.entry] = math.max(latest_of[a.entry] or 0, active)
   end
 end
-for entry, since in pairs(latest_of) do
-  index[#index + 1], index[#index + 2] = since, entry
+for entry, active in pairs(latest_of) do
+  index[#index + 1], index[#index + 2] = text(active), entry
 end
 if #index > 0 and type(pcall('ZADD', KEYS[4], 'GT', unpack(index))) == 'number' then
   expire(KEYS[4], now, tonumber(ARGV[3]) + tonumber(ARGV[4]))

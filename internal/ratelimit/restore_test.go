@@ -46,6 +46,22 @@ func TestASentIDIsPutBackLongAfterItsWindow(t *testing.T) {
 	})
 }
 
+// An id without its category is found by the index alone, so the index has to have a sent event whose admission
+// its replica has forgotten.
+func TestLateSentEventIsFoundAfterALoss(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.pass(s, day+time.Hour)
+		c.want(ratelimit.Admitted, event("f", "b")) // which forgets the admission of e
+		kit.Check(t, c.Sent(t.Context(), event("e", "a")))
+		s.empty(t)
+		s.putsBack(t, c)
+		if found := c.trace("e", ""); found.Category != "a" || found.Sent.IsZero() {
+			t.Errorf("%+v, expected the sent event of a", found)
+		}
+	})
+}
+
 // forms are limits that are stored in each form.
 var forms = map[string]string{"exact": "100/30m", "buckets": "100/30m:1m", "fixed": "100/24h:fixed"}
 
