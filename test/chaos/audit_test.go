@@ -39,7 +39,7 @@ type audit struct {
 	bySeq     map[uint64][]*line
 	settled   []*line // all, in the order of time
 	posts     map[string][]post
-	letters   map[string][]string
+	letters   map[string][]deadLetter
 
 	problems                    []string
 	missing                     map[uint64]string // unaccounted events by stream sequence, as the report names them
@@ -115,8 +115,8 @@ func (a *audit) blame(e *event, format string, arguments ...any) {
 	for _, m := range a.d.ledger.byID()[e.id] {
 		text += fmt.Sprintf("\n    charged at %s, refunded: %v", clock(time.UnixMicro(m.at)), m.refunded)
 	}
-	if len(a.letters[e.id]) > 0 {
-		text += fmt.Sprintf("\n    dead letters: %v", a.letters[e.id])
+	for _, letter := range a.letters[e.id] {
+		text += fmt.Sprintf("\n    dead letter stored at %s: %s", clock(letter.stored), letter.reason)
 	}
 	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.d.faults.around(from.Add(-time.Second), to.Add(time.Second)))
 }
@@ -217,7 +217,7 @@ func (a *audit) event(e *event) {
 	if deadAt >= 0 && len(letters) == 0 && !skipped {
 		a.blame(e, "said to be dead, and not among the dead letters")
 	}
-	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines, posts) {
+	if len(posts) > 0 && len(letters) > 0 && !ambiguous && len(e.acks) == 1 && !a.decidedAnew(e, lines) {
 		a.blame(e, "in Slack and dead, and no line says ambiguous")
 	}
 	a.undeliverable(e, lines, letters)
@@ -228,7 +228,7 @@ func (a *audit) event(e *event) {
 
 // undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event
 // here. A worker that died may have left a letter and no line. v0.1.0 blames after five failures.
-func (a *audit) undeliverable(e *event, lines []*line, letters []string) {
+func (a *audit) undeliverable(e *event, lines []*line, letters []deadLetter) {
 	before := os.Getenv(releaseVariable)
 	for _, l := range lines {
 		if l.Reason == outcome.Undeliverable && l.process.program != before {
@@ -236,7 +236,8 @@ func (a *audit) undeliverable(e *event, lines []*line, letters []string) {
 			return
 		}
 	}
-	if before == "" && slices.Contains(letters, outcome.Undeliverable) {
+	undeliverable := func(l deadLetter) bool { return l.reason == outcome.Undeliverable }
+	if before == "" && slices.ContainsFunc(letters, undeliverable) {
 		a.blame(e, "its letter says undeliverable, and Slack has nothing against it")
 	}
 }
@@ -341,13 +342,15 @@ func (a *audit) settledMeanwhile(e *event) bool {
 	return l != nil && (l.crashed() || a.leftBehind(e, l)) && lines[len(lines)-1].Time.Before(last.at)
 }
 
-// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line,
-// for another worker that held the message too, or by the next worker, after one that died or ended between
-// the letter and the line: what Slack has rejected is known not to be in the channel.
-func (a *audit) decidedAnew(e *event, lines []*line, posts []post) bool {
+// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, or
+// because two workers held the message. What Slack has rejected is known not to be in the channel. Without a
+// line, the worker that stored the letter died or ended after that: it may never have heard of the letter, and
+// another worker may have posted the event meanwhile.
+func (a *audit) decidedAnew(e *event, lines []*line) bool {
+	posts, letters := a.posts[e.id], a.letters[e.id]
 	if !slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" }) {
 		return slices.ContainsFunc(a.d.faults.of(faultKill, faultTerm), func(f fault) bool {
-			return f.when.from.After(e.acks[0].at) && f.when.from.Before(posts[0].at)
+			return f.what != everyWorker && f.when.to.After(letters[0].stored)
 		})
 	}
 	return slices.ContainsFunc(lines, func(l *line) bool {

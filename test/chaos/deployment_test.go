@@ -246,7 +246,7 @@ func (d *deployment) shutDown() {
 			}
 		}
 	}
-	d.faults.note(faultTerm, "all, at the end", begun)
+	d.faults.note(faultTerm, everyWorker, begun)
 }
 
 // processes are all processes of all workers, by name.
@@ -260,10 +260,16 @@ func (d *deployment) processes() map[string]*process {
 	return processes
 }
 
-// deadLetters are the reasons of the dead letters by event id.
-func (d *deployment) deadLetters() map[string][]string {
+// deadLetter is one message in the dead-letter stream.
+type deadLetter struct {
+	reason string
+	stored time.Time
+}
+
+// deadLetters returns the dead letters by event id.
+func (d *deployment) deadLetters() map[string][]deadLetter {
 	d.Helper()
-	letters := map[string][]string{}
+	letters := map[string][]deadLetter{}
 	var stream jetstream.Stream
 	kit.EventuallyNil(d.T, func() (err error) {
 		if stream, err = d.js.Stream(d.Context(), deadName); errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -282,7 +288,7 @@ func (d *deployment) deadLetters() map[string][]string {
 			return err
 		})
 		id := letter.Header.Get("Notifier-Event-Id")
-		letters[id] = append(letters[id], letter.Header.Get("Notifier-Reason"))
+		letters[id] = append(letters[id], deadLetter{letter.Header.Get("Notifier-Reason"), letter.Time})
 	}
 	return letters
 }

@@ -41,6 +41,9 @@ const (
 	faultTemporary = "temporary limit"
 )
 
+// everyWorker is the target of the clean stop that ends a run.
+const everyWorker = "all, at the end"
+
 // The codes with which Slack refuses posts: because of the message, which keeps its slot, and because of the
 // channel.
 const (
