@@ -97,7 +97,7 @@ vulnerabilities: ## known vulnerabilities in the code that notifier calls
 bench-regressions: ## warn if the code has become slower since bench-storm wrote the tables
 	$(GO) run ./bench/storm -regressions
 
-mutants: ## one mistake after the other in the limiter; each must fail a test. Half an hour
+mutants: ## one mistake after the other in the limiter; each must fail a test. More than an hour
 	NOTIFIER_TEST_REDIS=require $(GO) test -tags mutants -run '^TestEveryMutantIsCaught$$' -count=1 -v -timeout 3h ./internal/ratelimit
 
 prove: ## the limiter against its model, N (1000) random histories of each kind on each store

@@ -1,91 +1,117 @@
--- admit.lua decides which events of a batch may be posted. Nothing else decides about limits. A dry run
--- replies with the decision and writes nothing.
+-- admit.lua decides which events of a batch may be posted, and charges them. Nothing else decides about
+-- limits.
 --
 -- An event belongs to its category, to its group if the group has a limit, and to the global scope. It is
 -- charged to all of them or to none. A scope's rule has tiers (COUNT, WINDOW). An event of cost c fits if in
 -- every tier of every scope
---     slots taken in (now - WINDOW, now]  +  slots kept for others  +  c  <=  COUNT
+--     slots that count in (now - WINDOW, now]  +  slots kept for others  +  c  <=  COUNT
 -- A fixed tier counts from the last multiple of its WINDOW since 1970 instead. Slots are kept in the global
 -- scope only, in tiers with a COUNT above the sum of all reservations: slots that other categories have
--- reserved but not used.
+-- reserved and do not use.
 --
--- A scope has two keys. A replica writes the one that its own rule selects, and always counts both:
---   log      one member per slot, scored by the time of the admission: "errors:e1 1795149541123457", and
---            "errors:e1 1795149541123457 2" for the second slot of the same event
+-- A scope has two keys. A replica writes the one that its own rule selects, and counts both:
+--   log      one member per slot: "errors:e1 1795149541123457", and "errors:e1 1795149541123457 2" for the
+--            second slot of the same event. The member names the admission. Its score is the time from which
+--            the slot counts: the admission at first. Then begin.lua moves it to the beginning of each post,
+--            and sent.lua or answered.lua to Slack's response.
 --   buckets  one member per bucket, scored by its last microsecond: "<slots before it> <slots up to its end>
 --            <time of its first slot>". "0 3 <time>" and "3 8 <time>" are two buckets of 3 and 5 slots. All
---            slots leave a window with the end of their bucket: up to one width late, never early.
+--            slots leave a window with the end of their bucket: up to one width late, never early. Buckets
+--            cannot move a slot: it counts from its admission.
 --
--- KEYS[1]     meta        hash        "clock" -> time of the latest admission; "token" identifies the store;
+-- KEYS[1]     meta        hash        "clock" -> the latest score in any log; "token" identifies the store;
 --                                     nothing is decided before "opens" (quarantine.lua);
 --                                     "seen <replica>" -> time of that replica's latest admission
--- KEYS[2]     in flight   hash        id -> an event that was admitted and is not settled, for example
---                                     "1795149541123457g:1:1795149542000000:p7 message-3": when it was
---                                     admitted; `g` means that a group was charged as well; posts that have
---                                     begun (begin.lua), when the last one did, its name (empty if it
---                                     certainly failed: answered.lua); the delivery. Posts are known for as
---                                     long as what was sent: an event that is decided again keeps them.
---                                     v0.1.0 writes "1795149541123457g message-3" until the first post.
+-- KEYS[2]     in flight   hash        id -> the record of an event that was admitted and is not settled, such
+--                                     as "1795149541123457g:1:1795149542000000:p7 message-3": time of the
+--                                     admission; `g` if a group was charged as well; number of posts that
+--                                     have begun; time and name of the last one, without the name if every
+--                                     post certainly failed; the delivery
 -- KEYS[3]     sent        sorted set  id -> time when it was sent (sent.lua)
 -- KEYS[4]     categories  sorted set  category, or "<category> <source>" -> time of its latest admission. No
 --                                     decision depends on it; a key of another type is left untouched.
 -- KEYS[5...]  scopes      log and buckets of the global scope, then of every group and category of the batch
 --                         and of every category with a reservation; a group comes before its categories
 --
--- ARGV. What stands at the left edge begins a line of the example below; what is indented continues it.
+-- ARGV. Entries at the left edge begin a line of the example below; indented ones continue it.
 --   dedupe window    an id that was sent less than this ago is a duplicate
---     retention      how long an event in flight needs no second decision: the longest window of any limit,
---                    or longer
+--     longest        the longest window of any limit, or longer
 --     token          of the store that the caller expects; empty accepts any store and skips the quarantine
 --     replica        the caller's name
---     dry run        1: write nothing; else 0. To learn only if the limits have room, pass empty ids: no
---                    event in flight or sent has one.
---   R                rules. For each: T, the bucket width (0: it writes logs), T times COUNT, WINDOW, and 1
---                    if the tier is fixed, else 0
---   each scope       the number of its rule; that of the next wider scope (0: it is the global one); how long
---                    to keep its entries: the longest window in which any replica counts them, or longer
+--     dry run        1: write nothing; else 0. To learn only whether the limits have room, pass one event
+--                    with an empty id.
+--   R                rules. For each: T, the bucket width (0 writes logs), T times COUNT, WINDOW, and 1 if
+--                    the tier is fixed, else 0
+--   each scope       numbers of its rule and of its parent, the next wider scope (0 for the global one); how
+--                    long to keep its entries
 --   Q                reservations. For each: the number of a category's scope, slots of the global limit
 --     O              origins. For each: an entry of KEYS[4], the number of its category's scope
---   N                events: N ids, N deliveries, N numbers of origins, N costs (none: all are 1)
+--   N                events: N ids, N deliveries, N numbers of origins, N costs (absent if all are 1)
 -- Times are whole microseconds since 1970 by the server's clock, durations are microseconds, and numbers
--- count from 1. An id has no blanks and contains the category: two events with the same id are one. A
--- delivery names the message that carries the event, and stays the same when that message is redelivered. A
--- call accepts up to 5,000 events and 5,000 scopes; a larger one fails without writing.
+-- count from 1.
 --
 -- Reply: one of
---   { "decided", now, lag, verdicts, refusals, earlier, posted }
+--   { "decided", now, lag, verdicts, refusals, earlier, again }
 --       now       the time of the decision
 --       lag       now less TIME: more than a few microseconds only after the clock was set back
 --       verdicts  for each event: 1 admitted, 0 a duplicate, -k refused, see the k-th refusal
 --       refusals  for each, the tier that is last to have room; on a tie, the first of the narrowest scope:
 --                   number of the scope, number of the tier
---                   slots taken there
---                   microseconds until an event of this cost fits. -1: never, because its cost is above
---                   COUNT less the slots kept, or above 1,000 in a log
+--                   slots that count there
+--                   microseconds until an event of this cost fits, if nothing is admitted or posted
+--                   meanwhile. -1 means never: the cost is above COUNT less the slots reserved for others, or
+--                   above 1,000 in a log.
 --                   slots kept for others
---                   1 if it may have to wait longer than that, else 0
+--                   1 if the wait is a lower bound, else 0
 --       earlier   number and admission time of each event that was admitted again, alternating
---       posted    number, number of posts, start and name of the last post of each event that was decided
---                 again after posts of it had begun; the name is empty if that post certainly failed
---   { "closed", now, wait }   nothing is decided for `wait` microseconds: replicas put back what it forgot
---   { "unknown store", now }  the store has another token: put back what this replica remembers, ask again
+--       again     number, posts, and start and name of the last post of each event that was decided again;
+--                 the name is empty if no post had begun, or if they certainly failed
+--   { "closed", now, wait }   replicas restore lost admissions; nothing is decided for `wait` microseconds
+--   { "unknown store", now }  the store has another token: restore the admissions of this replica, then retry
+--
+-- The caller guarantees
+--   Ids         have no blanks and contain the category. Two events with the same id are one event.
+--   Deliveries  name the message that carries an event; a redelivered message has the same one. Messages with
+--               the same delivery have the same cost.
+--   Scopes      no two scopes share a key. Each origin belongs to the scope of a category.
+--   Keeping     entries are kept for the longest window in which any replica counts them, or longer. Of a
+--               category with a reservation, they are kept for the windows of the global limit too.
+--   Widths      a bucket width divides each fixed WINDOW of its rule.
+--   Memory      Redis evicts no key (maxmemory-policy noeviction): a lost log counts nothing.
+-- Numbers that cannot be meant, such as a tier without a COUNT, a scope without a rule, or one scope twice,
+-- fail the call before anything is written. So do more than 5,000 events or scopes.
 --
 -- Guarantees
---   Never too many  No window of the server's time holds more than COUNT. If the clock was set back to less
---                   than a day before the latest admission, `now` stays just after that until TIME has caught
---                   up: nothing is freed meanwhile. If it was set back further, logs do not count what lies
---                   ahead, so a scope may be filled once more; buckets do, so a scope may stay full for the
---                   length of the step. What expired while the clock was ahead is lost in any case.
---   Idempotent      An event still in flight is admitted again, free of charge, when the same delivery asks
---                   again: redelivered, or because a reply was lost. Another delivery is a duplicate.
---   Posts           A second decision keeps what is known of an event's posts, whatever it decides.
---   Read-only       A call that admits nothing writes nothing: a refused event leaves no trace. A dry run
---                   writes nothing at all. It needs no permission to write, and no memory.
---   Atomic          Every key's type is checked before the first write.
+--   Never too many  No window of a log ever holds more than COUNT slots. One slot is one message, and it
+--                   counts from the beginning of its post, then from Slack's response. So no window of the
+--                   server's time holds more messages than COUNT, provided that Slack's response is recorded
+--                   while the slots count: within the shortest WINDOW, and before a fixed reset. Otherwise,
+--                   for example after a crash, the message counts from the beginning of its post. If a post
+--                   is repeated because its response was lost, both messages share a slot. Buckets bound
+--                   admissions.
+--   Set-back clock  If the clock was set back to less than a day before the latest score, `now` stays just
+--                   after that until TIME has caught up: nothing is freed meanwhile. If it was set back
+--                   further, logs ignore slots that lie ahead, so a scope may be filled once more; buckets
+--                   count them, so a scope may stay full for the length of the step.
+--   Idempotent      While the slots of an event in flight count in every tier of its scopes, the same
+--                   delivery is admitted again, free of charge, and another delivery is a duplicate. Once
+--                   they no longer count, the event is decided again. Its old slots leave the logs of its
+--                   present scopes first, so a long window counts it once. If it is refused although a post
+--                   of it may be in Slack, it keeps them. Old slots in buckets stay.
+--   Posts           A second decision keeps the record of an event's posts, whatever the decision.
+--   Read-only       A refused event leaves no trace, unless it was decided again. A dry run writes nothing,
+--                   and runs on a store that is full or read-only. It counts the old slots of an event that
+--                   would be decided again.
+--   Atomic          Every key of a limit is read, and its type checked, before the first write. A user who
+--                   may not run one of the commands, or a damaged bucket, can fail a call halfway.
 --   Shared          Replicas with other rules may use the same keys. Each checks its own rules against all
 --                   slots in its own scopes. If only COUNT differs, a window holds at most the highest; if
 --                   WINDOWs differ, it may hold more than either rule alone would allow.
 --   Self-expiring   Keys expire once their newest entry no longer matters.
+--
+-- Moving a slot is safe, because the other scripts move it only while it counts in every tier (record.lua).
+-- Each window that it joins ends now or later; the slots in it up to now are some of those that this script,
+-- or an earlier move, has counted together with it. Each window that it leaves loses a slot.
 --
 -- By hand, on Redis 7.0 or later: one event of "errors" under 100/30m and 10/30m. Running it again admits the
 -- event again without a charge. With ids up to errors:e11 the last one is refused. With 1 after by-hand it is
@@ -102,8 +128,8 @@
 
 local DAY = 86400000000
 local MONTH = 2678400000000 -- the longest window that a limit can have
-local MOST_MEMBERS = 1000 -- most members one event may add to a log: more would block Redis for too long
-local MOST = 5000 -- events, and scopes: Lua can pass no more than some 8,000 values to a command
+local MOST_MEMBERS = 1000 -- of one event in a log: more would block Redis for too long
+local MOST = 5000 -- events, and scopes: Lua can pass about 8,000 values to a command
 
 local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber -- globals are slower
 local call, pcall = redis.call, redis.pcall
@@ -113,16 +139,33 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- STORE
+-- expire lets a key expire once its newest entry is no longer needed. It never shortens an existing expiry.
+local function expire(key, newest, keep)
+  local when = text(math.floor((newest + keep) / 1000) + 1)
+  if call('PEXPIREAT', key, when, 'GT') == 0 then
+    call('PEXPIREAT', key, when, 'NX')
+  end
+end
+
+-- in_chunks passes values to a command, a thousand at a time, and returns its last reply.
+local function in_chunks(how, command, key, values)
+  local last
+  for from = 1, #values, 1000 do
+    last = how(command, key, unpack(values, from, math.min(from + 999, #values)))
+  end
+  return last
+end
+
+-- CLOCK AND STORE
 
 local time = call('TIME')
-local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local server_time = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local meta = call('HMGET', KEYS[1], 'clock', 'token', 'opens')
 local latest = tonumber(meta[1]) or 0
-if latest > clock + DAY then
+if latest > server_time + DAY then
   latest = 0 -- the clock was far ahead when it was stored
 end
-local now = math.max(clock, latest + 1) -- later than every admission: no two have the same time
+local now = math.max(server_time, latest + 1) -- later than every other call: no two admit at the same time
 local stamp = text(now)
 
 if ARGV[3] ~= '' then
@@ -130,275 +173,289 @@ if ARGV[3] ~= '' then
     return { 'unknown store', now }
   end
   local opens = tonumber(meta[3]) or 0
-  if opens > clock then
-    return { 'closed', now, opens - clock }
+  if opens > server_time then
+    return { 'closed', now, opens - server_time }
   end
 end
 
--- INPUT
+-- INPUT. A wrong caller fails here.
 
-local dedupe, retention, replica = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4]
-local dry_run = ARGV[5] == '1'
-local at = 5 -- the argument that was read last
+local at = 0 -- the argument that was read last
 
 local function argument()
   at = at + 1
   return ARGV[at]
 end
 
-local function number()
-  return tonumber(argument())
+local function number(least)
+  at = at + 1
+  local n = tonumber(ARGV[at])
+  if not n or n < least or n % 1 ~= 0 then
+    error('argument ' .. at .. ' is ' .. tostring(ARGV[at]) .. ', expected a whole number from ' .. least)
+  end
+  return n
 end
 
+local dedupe, longest = number(1), number(1)
+argument() -- the token
+local replica = argument()
+local dry_run = number(0) == 1
+
 local rules = {}
-for r = 1, number() do
-  local tiers = number()
-  local rule = { width = number() }
+for r = 1, number(1) do
+  local tiers = number(1)
+  local rule = { width = number(0) }
   for t = 1, tiers do
-    local count = number()
-    local window = number()
-    local fixed = number() == 1
+    local count, window, fixed = number(1), number(1), number(0) == 1
     local last_outside, resets = now - window, false
     if fixed then
       last_outside = now - now % window - 1
       resets = last_outside + 1 + window
+      if rule.width > 0 and window % rule.width > 0 then
+        error('rule ' .. r .. ': its bucket width does not divide its fixed window')
+      end
     end
-    local before = text(last_outside)
     rule[t] = {
       count = count,
       window = window,
       resets = resets, -- when a fixed window ends
-      before = before, -- up to this score: what is not in the window
-      after = '(' .. before, -- from this score: what is
-      unused = false, -- reserved slots that are not used; false: not known
+      last_outside = last_outside, -- an entry with this score, or a lower one, counts no more
+      inside = '(' .. text(last_outside), -- the range of those that count begins here
     }
   end
   rules[r] = rule
 end
 
-local scopes, buckets = {}, {}
+local scopes, bucket_keys, distinct = {}, {}, {}
 for n = 1, (#KEYS - 4) / 2 do
-  local rule = rules[number()]
-  local wider = scopes[number()] or false
-  local keep = number()
-  if not rule or (n > 1 and not wider) then
-    error('scope ' .. n .. ' has no rule, or no wider scope before it')
+  local rule, parent, keep = rules[number(1)], scopes[number(0)] or false, number(1)
+  local log, buckets = KEYS[3 + 2 * n], KEYS[4 + 2 * n]
+  if not rule or (n > 1 and not parent) or distinct[log] then
+    error('scope ' .. n .. ' has no rule, no parent before it, or is there twice')
   end
-  buckets[n] = KEYS[4 + 2 * n]
+  distinct[log] = true
+  bucket_keys[n] = buckets
   scopes[n] = {
     number = n,
-    log = KEYS[3 + 2 * n],
-    buckets = buckets[n],
+    log = log,
+    buckets = buckets,
     rule = rule,
-    wider = wider,
+    parent = parent,
     keep = keep,
-    reserved = 0, -- slots of the global limit
-    counted = false, -- by tier: slots taken before this batch; false: nothing was read yet
-    entries = 0, -- of the log
-    newest = false, -- bucket: its member
-    ends = 0, -- its last microsecond
-    slots_before = 0,
-    total = 0, -- slots up to its end
-    began = false, -- time of its first slot
-    added = 0, -- slots taken by this batch
-    members = false, -- of the log, to be added
+    stored = false, -- contents of the keys; see read_scope
+    batch = 0, -- slots taken by this batch
+    members = false, -- of the log, to be added: scores and names
     refusals = false, -- by cost
-    decided = -1, -- global slots that the batch had taken when these were found
+    cached_at = -1, -- the value of `changes` when they were found
   }
 end
 local global = scopes[1]
 
-local reservations, reserved = {}, 0
-for q = 1, number() do
-  local s = scopes[number()]
-  s.reserved = number()
-  reservations[q] = s
-  reserved = reserved + s.reserved
+-- Slots of the global scope that are reserved: by category's scope, and by tier how many are unused.
+local reserves = { total = 0, of = {}, unused = {} }
+for q = 1, number(0) do
+  local s, slots = scopes[number(1)], number(1)
+  if not s or reserves.of[s] then
+    error('reservation ' .. q .. ' has no scope, or is there twice')
+  end
+  reserves.of[s] = slots
+  reserves.total = reserves.total + slots
 end
 
 local origins = {}
-for o = 1, number() do
+for o = 1, number(0) do
   local entry = argument()
-  local category = scopes[number()]
-  origins[o] = { entry = entry, category = category, touched = false }
+  local category = scopes[number(1)] or error('origin ' .. o .. ' has no scope')
+  origins[o] = { entry = entry, category = category, indexed = false }
 end
 
-local events = number()
+local events = number(0)
 if events > MOST or #scopes > MOST then
   error('more than ' .. MOST .. ' events or scopes')
 end
-local ids, deliveries, origin_of, costs = at, at + events, at + 2 * events, at + 3 * events
-
--- One command for all of a batch. If the key does not exist, EXISTS is cheaper than looking for many ids.
-local function find(command, key)
-  if events == 0 or (events > 8 and call('EXISTS', key) == 0) then
-    return {}
-  end
-  return call(command, key, unpack(ARGV, ids + 1, ids + events))
+local before_ids, before_deliveries, before_costs = at, at + events, at + 3 * events
+at = at + 2 * events
+local event_origins, event_costs = {}, {}
+for i = 1, events do
+  event_origins[i] = origins[number(1)] or error('event ' .. i .. ' has no origin')
 end
-local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
-local any_bucket = call('EXISTS', unpack(buckets)) > 0 -- in most stores there is none
+for i = 1, events do
+  event_costs[i] = #ARGV > before_costs and number(1) or 1
+end
 
--- COUNT. Time stands still in a script, so each tier is counted once. What the batch adds is in `added`.
+-- STORED. `now` stands still in a script, so each tier is counted once.
 
-local function look(s)
-  if s.counted then
-    return
+-- Logs. No score is later than `now`, unless the clock was set back by more than a day.
+
+local function log_count(s, tier)
+  return s.stored.entries > 0 and call('ZCOUNT', s.log, tier.inside, stamp) or 0
+end
+
+local function log_oldest(s, tier)
+  return tonumber(call('ZRANGEBYSCORE', s.log, tier.inside, stamp, 'WITHSCORES', 'LIMIT', '0', '1')[2])
+end
+
+-- log_leaves returns the score of the slot with which `leave` slots, 1 or more, have left a tier.
+local function log_leaves(s, tier, leave)
+  local left = 0
+  if s.stored.entries > s.stored.counted[tier] then
+    left = call('ZCOUNT', s.log, '-inf', text(tier.last_outside))
   end
-  s.counted = {}
-  s.entries = call('ZCARD', s.log)
+  local rank = text(left + leave - 1)
+  return tonumber(call('ZRANGE', s.log, rank, rank, 'WITHSCORES')[2])
+end
+
+-- Buckets. Ends and numbers of slots rise together, so the slots of a tier are a difference of two numbers.
+
+local any_bucket = call('EXISTS', unpack(bucket_keys)) > 0 -- most stores have no buckets
+local NO_BUCKET = { ends = 0, slots_before = 0, total = 0 }
+
+local function newest_bucket(s)
   local last = any_bucket and call('ZREVRANGE', s.buckets, '0', '0', 'WITHSCORES') or {}
-  if last[1] then
-    local slots_before, total, began = string.match(last[1], '^(%d+) (%d+) (%d+)$')
-    if not total then
-      error(s.buckets .. ' has a member that is not a bucket: ' .. last[1])
-    end
-    s.newest, s.ends = last[1], tonumber(last[2])
-    s.slots_before, s.total, s.began = tonumber(slots_before), tonumber(total), began
+  if not last[1] then
+    return NO_BUCKET
   end
-end
-
--- used(s, tier) is how many slots of a scope count in a tier. The tier may be that of another scope.
-local function used(s, tier)
-  look(s)
-  local slots = s.counted[tier]
-  if not slots then
-    slots = s.entries > 0 and call('ZCOUNT', s.log, tier.after, stamp) or 0
-    if s.total > 0 then
-      local first = call('ZRANGEBYSCORE', s.buckets, tier.after, '+inf', 'LIMIT', '0', '1')[1]
-      slots = slots + (first and s.total - tonumber(string.match(first, '^%d+')) or 0)
-    end
-    s.counted[tier] = slots
+  local slots_before, total, began = string.match(last[1], '^(%d+) (%d+) (%d+)$')
+  if not total then
+    error(s.buckets .. ' has a member that is not a bucket: ' .. last[1])
   end
-  return slots + s.added
+  return {
+    member = last[1],
+    ends = tonumber(last[2]), -- its last microsecond
+    slots_before = tonumber(slots_before),
+    total = tonumber(total), -- slots up to its end
+    began = began, -- time of its first slot
+  }
 end
 
--- exceeds(s, tier, room) is whether more than `room` slots count in a tier.
-local function exceeds(s, tier, room)
-  look(s)
-  if s.total == 0 and s.entries + s.added <= room then
-    return false -- not even with those that have left the window
-  end
-  return used(s, tier) > room
-end
-
--- reserves(tier, category) is whether slots of a global tier are reserved for other categories.
-local function reserves(tier, category)
-  return reserved > category.reserved and reserved < tier.count
-end
-
--- kept(tier, category) is how many of them are not used, and so kept for those categories.
-local function kept(tier, category)
-  if not reserves(tier, category) then
+local function buckets_count(s, tier)
+  local total = s.stored.bucket.total
+  if total == 0 then
     return 0
   end
-  if not tier.unused then
-    tier.unused = 0
-    for _, s in ipairs(reservations) do
-      tier.unused = tier.unused + math.max(0, s.reserved - used(s, tier))
-    end
-  end
-  if category.reserved == 0 then
-    return tier.unused
-  end
-  return tier.unused - math.max(0, category.reserved - used(category, tier))
+  local first = call('ZRANGEBYSCORE', s.buckets, tier.inside, '+inf', 'LIMIT', '0', '1')[1]
+  return first and total - tonumber(string.match(first, '^%d+')) or 0
 end
 
--- bucket_end(s) is the end of the bucket that takes the slots of this batch. Ends and numbers of slots rise
--- together, so no bucket but the newest may change.
+local function buckets_oldest(s, tier)
+  return tonumber(call('ZRANGEBYSCORE', s.buckets, tier.inside, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2])
+end
+
+-- bucket_end returns the end of the bucket that takes the slots of this batch: the newest, or a new one.
 local function bucket_end(s)
-  local width = s.rule.width
+  local newest, width = s.stored.bucket, s.rule.width
   local ends = now - now % width + width - 1
-  if s.ends < now then
-    return ends -- a new one
+  if newest.ends < now then
+    return ends
   end
-  if tonumber(s.began) > now then
-    return s.ends -- from before the clock was set back by more than a day: others may precede it
+  if tonumber(newest.began) > now then
+    return newest.ends -- the clock was set back by more than a day, and older buckets may lie ahead too
   end
-  return math.min(ends, s.ends) -- a wider one of another replica is cut
+  return math.min(ends, newest.ends) -- a wider one of another replica is cut
 end
 
--- oldest(key, tier, newest) is the time of the oldest entry that counts in a tier.
-local function oldest(key, tier, newest)
-  return call('ZRANGEBYSCORE', key, tier.after, newest, 'WITHSCORES', 'LIMIT', '0', '1')[2]
+-- Scopes.
+
+local function read_scope(s)
+  s.stored = { entries = call('ZCARD', s.log), bucket = newest_bucket(s), counted = {} }
+end
+for _, s in ipairs(scopes) do
+  read_scope(s)
 end
 
--- frees(s, tier, leave) is when `leave` slots will have left a tier, and whether that is a lower bound.
-local function frees(s, tier, leave)
-  if tier.resets then
-    return tier.resets, s.ends >= tier.resets -- a bucket of another replica may end in the next window
+-- taken returns the slots of a scope that count in a tier, including slots of this batch. The tier may belong
+-- to another scope.
+local function taken(s, tier)
+  local counted = s.stored.counted
+  if not counted[tier] then
+    counted[tier] = log_count(s, tier) + buckets_count(s, tier)
   end
-  local bucket = s.total > 0 and oldest(s.buckets, tier, '+inf')
-  if bucket then -- when the oldest entry leaves, at the earliest
-    return math.min(tonumber(bucket), tonumber(oldest(s.log, tier, stamp) or bucket)) + tier.window, true
-  end
-  if leave > s.counted[tier] then -- some of them were taken by this batch
-    if s.rule.width > 0 then
-      return bucket_end(s) + tier.window, true
-    end
-    return now + tier.window, false
-  end
-  -- A slot of the log. Before those that count are those that have left.
-  local left = s.entries > s.counted[tier] and call('ZCOUNT', s.log, '-inf', tier.before) or 0
-  local rank = left + leave - 1
-  return tonumber(call('ZRANGE', s.log, rank, rank, 'WITHSCORES')[2]) + tier.window, false
+  return counted[tier] + s.batch
 end
 
--- DECIDE
+-- DECIDING
 
-local verdicts, refusals, earlier, posted = {}, {}, {}, {}
-local admitted = {} -- id -> delivery, of this batch
-local records, index = {}, {} -- fields and values for KEYS[2], scores and members for KEYS[4]
-
--- parse_record(record) is when an event was admitted, when it was admitted or last posted, and its delivery;
--- nothing, if no release has written the record.
-local function parse_record(record)
-  local since, posted, delivery = string.match(record, '^(%d+)g?:%d+:(%d+):[^ ]* (.*)$')
-  if not since then
-    since, delivery = string.match(record, '^(%d+)g? (.*)$')
-  end
-  since = tonumber(since)
-  return since, since and math.max(since, tonumber(posted) or 0), delivery
-end
-
--- seen_before(i, id) is the verdict on an event that is in flight or was sent, else nil.
-local function seen_before(i, id)
-  local since, active_at, delivery = parse_record(in_flight[i] or '')
-  if admitted[id] then
-    since, active_at, delivery = now, now, admitted[id]
-  end
-  if since and active_at > now - retention then
-    if delivery ~= ARGV[deliveries + i] then
-      return 0
-    end
-    earlier[#earlier + 1], earlier[#earlier + 2] = i, since
-    return 1
-  end
-  if sent[i] and tonumber(sent[i]) > now - dedupe then
+-- kept_slots returns the slots that a global tier keeps for categories other than this one.
+local function kept_slots(tier, category)
+  if reserves.total == 0 or reserves.total >= tier.count then
     return 0
   end
+  local unused = reserves.unused[tier]
+  if not unused then
+    unused = 0
+    for s, slots in pairs(reserves.of) do
+      unused = unused + math.max(0, slots - taken(s, tier))
+    end
+    reserves.unused[tier] = unused
+  end
+  local own = reserves.of[category]
+  return own and unused - math.max(0, own - taken(category, tier)) or unused
 end
 
--- refusal_by(s, cost, category) is the refusal of one scope, a row of the reply: the tier that is last to
--- have room. false: all have.
+-- has_room reports whether `slots` fit into a tier beside those that count there.
+local function has_room(s, tier, slots)
+  local room = tier.count - slots
+  if s.stored.bucket.total == 0 and s.stored.entries + s.batch <= room then
+    return true -- even with those that have left the window
+  end
+  return taken(s, tier) <= room
+end
+
+-- fits is the decision. It reports whether an event of this cost has room in every tier of its category, its
+-- group and the global scope.
+local function fits(category, cost)
+  local s = category
+  while s do
+    for _, tier in ipairs(s.rule) do
+      local kept = s == global and kept_slots(tier, category) or 0
+      if not has_room(s, tier, kept + cost) or (s.rule.width == 0 and cost > MOST_MEMBERS) then
+        return false
+      end
+    end
+    s = s.parent
+  end
+  return true
+end
+
+-- EXPLAINING a refusal: by which tier, and for how long. Nothing in this section decides.
+
+-- frees returns when `leave` slots will have left a tier, and whether that is a lower bound.
+local function frees(s, tier, leave)
+  local newest = s.stored.bucket
+  if tier.resets then
+    return tier.resets, newest.ends >= tier.resets -- another replica's bucket may end in the next window
+  end
+  local bucket = newest.total > 0 and buckets_oldest(s, tier)
+  if bucket then -- when the oldest entry leaves, at the earliest
+    return math.min(bucket, log_oldest(s, tier) or bucket) + tier.window, true
+  end
+  if leave <= s.stored.counted[tier] then
+    return log_leaves(s, tier, leave) + tier.window, false
+  end
+  if s.rule.width > 0 then -- slots of this batch have to leave too
+    return bucket_end(s) + tier.window, true
+  end
+  return now + tier.window, false
+end
+
+-- refusal_by returns the refusal of one scope, a row of the reply: the tier that is last to have room. It
+-- returns false if every tier has room.
 local function refusal_by(s, cost, category)
   local row, lower_bound = false, false
   for t, tier in ipairs(s.rule) do
-    local others = s == global and kept(tier, category) or 0
-    local room = tier.count - others - cost
-    if s.rule.width == 0 and cost > MOST_MEMBERS then
-      room = -1
+    local kept, reserved = 0, 0 -- for others, now and in the long run
+    if s == global and reserves.total < tier.count then
+      kept, reserved = kept_slots(tier, category), reserves.total - (reserves.of[category] or 0)
     end
-    if exceeds(s, tier, room) then
-      local slots = used(s, tier)
-      local free_at, or_later = math.huge, false
-      if room >= 0 then
-        free_at, or_later = frees(s, tier, slots - room)
+    local never = cost > tier.count - reserved or (s.rule.width == 0 and cost > MOST_MEMBERS)
+    if never or not has_room(s, tier, kept + cost) then
+      local slots, free_at, or_later = taken(s, tier), math.huge, false
+      if not never then
+        free_at, or_later = frees(s, tier, slots - (tier.count - kept - cost))
       end
-      lower_bound = lower_bound or or_later or (s == global and reserves(tier, category))
+      lower_bound = lower_bound or or_later or (reserved > 0 and not never)
       if not row or free_at > row.free_at then
-        local wait = free_at < math.huge and free_at - clock or -1
-        row = { s.number, t, slots, wait, others, 0, free_at = free_at }
+        row = { s.number, t, slots, never and -1 or free_at - server_time, kept, 0, free_at = free_at }
       end
     end
   end
@@ -408,7 +465,7 @@ local function refusal_by(s, cost, category)
   return row
 end
 
--- later(row, wider) is the one of two refusals that ends last; a lower bound if either of them is.
+-- later returns the one of two refusals that ends last, as a lower bound if either of them is one.
 local function later(row, wider)
   local last, first = row, wider
   if wider.free_at > row.free_at then
@@ -420,35 +477,103 @@ local function later(row, wider)
   return last
 end
 
--- refusal(s, cost, category) is that of a scope or a wider one, whichever is last to have room. In a storm
--- many events are refused alike, so it is found once for each cost, and kept until the batch takes another
--- slot: after that an event is still refused, but perhaps by another tier.
-local function refusal(s, cost, category)
+local changes = 0 -- of slots, by this batch
+
+-- cached returns the refusal of an event of this cost that was found since the last change.
+local function cached(s, cost)
+  return s.cached_at == changes and s.refusals[cost]
+end
+
+-- explain returns the refusal of a scope and its parents, whichever is last to have room; false if none
+-- refuses. In a storm many events are refused alike, so rows are kept until the batch takes another slot.
+local function explain(s, cost, category)
   -- The global scope keeps fewer slots from a category with a reservation than from others. So outside its
-  -- own scope such a category neither uses what was found for others nor leaves its own for them.
-  local shared = s == category or category.reserved == 0
-  local row = shared and s.decided == global.added and s.refusals[cost]
+  -- own scope such a category neither uses the rows of others nor leaves its own to them.
+  local shared = s == category or not reserves.of[category]
+  local row = shared and cached(s, cost)
   if row then
     return row
   end
-  row = refusal_by(s, tonumber(cost), category)
-  local wider = s.wider and refusal(s.wider, cost, category)
+  row = refusal_by(s, cost, category)
+  local wider = s.parent and explain(s.parent, cost, category)
   row = row and wider and later(row, wider) or row or wider
   if row and shared then
-    if s.decided ~= global.added then
-      s.refusals, s.decided = {}, global.added
+    if s.cached_at ~= changes then
+      s.refusals, s.cached_at = {}, changes
     end
     s.refusals[cost] = row
   end
   return row
 end
 
--- charge(category, id, cost) takes slots in all scopes. They are written at the end.
+-- THE BATCH
+
+-- find looks up all ids with one command. If the key does not exist, EXISTS is cheaper than many ids.
+local function find(command, key)
+  if events == 0 or (events > 8 and call('EXISTS', key) == 0) then
+    return {}
+  end
+  return call(command, key, unpack(ARGV, before_ids + 1, before_ids + events))
+end
+local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
+
+local verdicts, refusals, earlier, again = {}, {}, {}, {}
+local admitted = {} -- id -> delivery, of this batch
+local records, index = {}, {} -- fields and values for KEYS[2], scores and members for KEYS[4]
+
+-- parse_record returns the texts of a record: time of the admission, number of posts, time and name of the
+-- last one, and the delivery. Without a record it returns nil.
+local function parse_record(record)
+  return string.match(record or '', '^(%d+)g?:(%d+):(%d+):([^ ]*) (.*)$')
+end
+
+-- still_counts reports whether the slots of an admission count in every tier of a category's scopes. If the
+-- log does not have them, they may be in buckets.
+local function still_counts(category, id, since)
+  local s = category
+  while s do
+    local from = s.stored.entries > 0 and call('ZSCORE', s.log, id .. ' ' .. since)
+    if not from and s.stored.bucket.total == 0 then
+      return false
+    end
+    from = tonumber(from or since)
+    for _, tier in ipairs(s.rule) do
+      if from <= tier.last_outside then
+        return false
+      end
+    end
+    s = s.parent
+  end
+  return true
+end
+
+-- seen_before returns the verdict on an event that is in flight or was sent, else nil.
+local function seen_before(i, id, category)
+  local delivery, since = admitted[id], now
+  if not delivery then
+    local admission, _, _, _, of = parse_record(in_flight[i])
+    if admission and still_counts(category, id, admission) then
+      delivery, since = of, tonumber(admission)
+    end
+  end
+  if delivery then
+    if delivery ~= ARGV[before_deliveries + i] then
+      return 0
+    end
+    earlier[#earlier + 1], earlier[#earlier + 2] = i, since
+    return 1
+  end
+  if sent[i] and tonumber(sent[i]) > now - dedupe then
+    return 0
+  end
+end
+
+-- charge takes slots in all scopes. The end of the script writes them.
 local function charge(category, id, cost)
   local name = id .. ' ' .. stamp
   local s = category
   while s do
-    s.added = s.added + cost
+    s.batch = s.batch + cost
     if s.rule.width == 0 then
       local members = s.members or {}
       s.members = members
@@ -457,107 +582,129 @@ local function charge(category, id, cost)
         members[#members + 1], members[#members + 2] = stamp, name .. ' ' .. slot
       end
     end
-    s = s.wider
+    s = s.parent
   end
-  if category.reserved > 0 then
-    for _, tier in ipairs(global.rule) do
-      tier.unused = false
-    end
-  end
-end
-
--- begun(i) returns the posts in the record of an event, for example "2:1795149542000000:p7", and adds them to
--- the reply. It returns nil if no post has begun.
-local function begun(i)
-  local record = in_flight[i]
-  if not record then
-    return
-  end
-  local posts, at, name = string.match(record, '^%d+g?:([1-9]%d*):(%d+):([^ ]*) ')
-  if posts then
-    local n = #posted
-    posted[n + 1], posted[n + 2], posted[n + 3], posted[n + 4] = i, tonumber(posts), tonumber(at), name
-    return posts .. ':' .. at .. ':' .. name
+  changes = changes + 1
+  if reserves.of[category] then
+    reserves.unused = {}
   end
 end
 
--- decide(i, id) is the verdict on an event that is not known, or has outlived its admission: -k refuses it, 1
--- charges it.
-local function decide(i, id)
-  local posts = begun(i)
-  local origin, cost = origins[tonumber(ARGV[origin_of + i])], ARGV[costs + i] or '1'
-  local category = origin.category
-  local row = refusal(category, cost, category)
-  if row then
+-- decide returns the verdict on an event whose slots do not count: -k refuses it, 1 charges it. `posts` is
+-- the part of its record about posts.
+local function decide(i, id, origin, posts)
+  local category, cost = origin.category, event_costs[i]
+  local row = cached(category, cost)
+  if row or not fits(category, cost) then
+    row = row or explain(category, cost, category) or error('no tier refuses what does not fit')
     if not row.verdict then
       refusals[#refusals + 1] = row
       row.verdict = -#refusals
     end
     return row.verdict
   end
-  charge(category, id, tonumber(cost))
-  admitted[id] = ARGV[deliveries + i]
-  local grouped = category.wider == global and '' or 'g'
-  records[#records + 1] = id
-  records[#records + 1] = stamp .. grouped .. ':' .. (posts or '0:0:') .. ' ' .. admitted[id]
-  if not origin.touched then
-    origin.touched = true
+  charge(category, id, cost)
+  admitted[id] = ARGV[before_deliveries + i]
+  local grouped = category.parent == global and '' or 'g'
+  records[#records + 1], records[#records + 2] = id, stamp .. grouped .. ':' .. posts .. ' ' .. admitted[id]
+  if not origin.indexed then
+    origin.indexed = true
     index[#index + 1], index[#index + 2] = stamp, origin.entry
   end
   return 1
 end
 
-for i = 1, events do
-  local id = ARGV[ids + i]
-  local known = (admitted[id] or in_flight[i] or sent[i]) and seen_before(i, id)
-  verdicts[i] = known or decide(i, id)
+-- DECIDED AGAIN. Few events are: their slots have left a window before they were posted.
+
+-- take_out removes an event's old slots from the logs that have them, and returns them.
+local function take_out(category, id, since)
+  local removed = {}
+  local s = category
+  while s do
+    local name = id .. ' ' .. since
+    local score = call('ZSCORE', s.log, name)
+    if score then
+      local members, member, slot = {}, name, 1
+      while call('ZREM', s.log, member) == 1 do
+        members[#members + 1], members[#members + 2] = score, member
+        slot = slot + 1
+        member = name .. ' ' .. slot
+      end
+      removed[s] = members
+      read_scope(s)
+    end
+    s = s.parent
+  end
+  changes, reserves.unused = changes + 1, {}
+  return removed
 end
 
-local reply = { 'decided', now, now - clock, verdicts, refusals, earlier, posted }
+local function put_back(removed)
+  for s, members in pairs(removed) do
+    call('ZADD', s.log, unpack(members))
+    expire(s.log, now, s.keep)
+    read_scope(s)
+  end
+  changes, reserves.unused = changes + 1, {}
+end
+
+-- decide_again decides an event that has a record, as if its logs had no slots of it. A dry run leaves them.
+local function decide_again(i, id, origin)
+  local since, posts, begun, name = parse_record(in_flight[i])
+  local n = #again
+  again[n + 1], again[n + 2], again[n + 3], again[n + 4] = i, tonumber(posts), tonumber(begun), name
+  local removed = dry_run and {} or take_out(origin.category, id, since)
+  local verdict = decide(i, id, origin, posts .. ':' .. begun .. ':' .. name)
+  if verdict < 0 and name ~= '' then
+    put_back(removed) -- a message may be in the channel
+  elseif verdict < 0 and posts == '0' and not dry_run then
+    call('HDEL', KEYS[2], id) -- nothing is left that the record could tell
+  end
+  return verdict
+end
+
+for i = 1, events do
+  local id, origin = ARGV[before_ids + i], event_origins[i]
+  local verdict
+  if admitted[id] or in_flight[i] or sent[i] then
+    verdict = seen_before(i, id, origin.category)
+    if not verdict and parse_record(in_flight[i]) then
+      verdict = decide_again(i, id, origin)
+    end
+  end
+  verdicts[i] = verdict or decide(i, id, origin, '0:0:')
+end
+
+local reply = { 'decided', now, now - server_time, verdicts, refusals, earlier, again }
 if #records == 0 or dry_run then
   return reply
 end
 
 -- WRITE. Every key that is written was read: its type is right. If Redis is out of memory or read-only, the
--- first command fails the call; Redis checks neither again in the same script.
-
--- in_chunks passes values to a command, a thousand at a time, and returns its last reply.
-local function in_chunks(how, command, key, values)
-  local reply
-  for from = 1, #values, 1000 do
-    reply = how(command, key, unpack(values, from, math.min(from + 999, #values)))
-  end
-  return reply
-end
-
--- expire lets a key expire once its newest entry is no longer needed; it never shortens an existing expiry.
-local function expire(key, newest, keep)
-  local when = text(math.floor((newest + keep) / 1000) + 1)
-  if call('PEXPIREAT', key, when, 'GT') == 0 then
-    call('PEXPIREAT', key, when, 'NX')
-  end
-end
+-- first command fails the call, and Redis checks neither again in the same script. (ZREM, the first one if
+-- events are decided again, needs no memory.)
 
 local function write_log(s)
   in_chunks(call, 'ZADD', s.log, s.members)
   expire(s.log, now, s.keep)
   -- Trim entries past `keep`; a long backlog takes several calls.
-  local stale = s.entries > 0 and call('ZCOUNT', s.log, '-inf', text(now - s.keep)) or 0
+  local stale = s.stored.entries > 0 and call('ZCOUNT', s.log, '-inf', text(now - s.keep)) or 0
   if stale > 0 then
-    call('ZREMRANGEBYRANK', s.log, '0', text(math.min(stale, 1000 + 2 * s.added) - 1))
+    call('ZREMRANGEBYRANK', s.log, '0', text(math.min(stale, 1000 + 2 * s.batch) - 1))
   end
 end
 
 local function write_buckets(s)
-  local goes_on = s.ends >= now
-  local ends, slots_before, began = bucket_end(s), s.total, stamp
+  local newest = s.stored.bucket
+  local goes_on = newest.ends >= now
+  local ends, slots_before, began = bucket_end(s), newest.total, stamp
   if goes_on then
-    slots_before, began = s.slots_before, s.began
+    slots_before, began = newest.slots_before, newest.began
   end
-  local total = s.total + s.added
+  local total = newest.total + s.batch
   call('ZADD', s.buckets, text(ends), text(slots_before) .. ' ' .. text(total) .. ' ' .. began)
   if goes_on then
-    call('ZREM', s.buckets, s.newest) -- last: Redis deletes an empty key, and its expiry with it
+    call('ZREM', s.buckets, newest.member) -- last: Redis deletes an empty key, and its expiry with it
   end
   expire(s.buckets, ends, s.keep)
   call('ZREMRANGEBYSCORE', s.buckets, '-inf', text(now - s.keep))
@@ -566,32 +713,42 @@ end
 call('HSET', KEYS[1], 'clock', stamp, 'seen ' .. replica, stamp)
 call('PEXPIRE', KEYS[1], text((MONTH + DAY) / 1000))
 for _, s in ipairs(scopes) do
-  if s.added > 0 and s.rule.width == 0 then
+  if s.batch > 0 and s.rule.width == 0 then
     write_log(s)
-  elseif s.added > 0 then
+  elseif s.batch > 0 then
     write_buckets(s)
   end
 end
 in_chunks(call, 'HSET', KEYS[2], records)
-expire(KEYS[2], now, math.max(retention, dedupe))
+expire(KEYS[2], now, math.max(longest, dedupe)) -- posts are known for as long as ids
 
--- The index of categories. pcall: whatever is wrong with it must not fail the call.
+-- pcall from here on: these keys and fields only pile up, which must not fail a decision.
 local indexed = in_chunks(pcall, 'ZADD', KEYS[4], index)
 if type(indexed) == 'number' then
-  pcall('PEXPIREAT', KEYS[4], text(math.floor((now + dedupe + retention) / 1000) + 1))
+  pcall('PEXPIREAT', KEYS[4], text(math.floor((now + dedupe + longest) / 1000) + 1))
 end
 
--- Now and then, by the last digits of the time: trim the index, and look at some events in flight. One whose
--- message was purged is never settled: it goes when no window has it. pcall: v0.1.0's users may not run
--- HRANDFIELD.
-if now % 16 == 0 then
-  pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - dedupe - retention))
-  local some = pcall('HRANDFIELD', KEYS[2], '16', 'WITHVALUES')
-  for i = 1, #some, 2 do
-    local _, active_at = parse_record(some[i + 1])
-    if active_at and active_at < now - MONTH then
-      call('HDEL', KEYS[2], some[i])
+-- sweep looks at some fields of a hash, and removes those that nothing has touched for a month.
+local function sweep(key, fields, touched)
+  local some = pcall('HRANDFIELD', key, text(math.min(fields, 1000)), 'WITHVALUES')
+  for f = 1, #some, 2 do
+    local last = touched(some[f], some[f + 1])
+    if last and last < now - MONTH then
+      pcall('HDEL', key, some[f])
     end
   end
+end
+
+-- Every 16th call or so. The record of an event whose message was purged is never settled, so on average a
+-- call looks at two records for each one that it writes, up to 1,000.
+if now % 16 == 0 then
+  pcall('ZREMRANGEBYSCORE', KEYS[4], '-inf', text(now - dedupe - longest))
+  sweep(KEYS[2], 16 * #records, function(_, record)
+    local since, _, begun = parse_record(record)
+    return since and math.max(tonumber(since), tonumber(begun))
+  end)
+  sweep(KEYS[1], 16, function(field, value)
+    return string.find(field, '^seen ') and tonumber(value)
+  end)
 end
 return reply

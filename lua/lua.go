@@ -1,64 +1,58 @@
 // Package lua holds the scripts that Redis runs. The head comment of each script is its contract; admit.lua
-// is the one that decides. They are in a package of their own because go:embed cannot reach a parent
-// directory.
-//
-// The package does not know who calls the scripts: packages ratelimit, steering and report do.
+// alone decides. The package exists because go:embed cannot reach a parent directory.
 package lua
 
 import _ "embed"
 
-// Admit decides which events of a batch may be sent and charges them. See the head of admit.lua.
+// Admit decides a batch of events and charges those that it admits.
 //
 //go:embed admit.lua
 var Admit string
 
-// Begin permits a post, and records it before it is made. See the head of begin.lua.
+// Record begins most of the other scripts: the form of a record in flight, and how slots move.
 //
-//go:embed begin.lua
-var Begin string
+//go:embed record.lua
+var Record string
 
-// Sent records that an admitted event is in Slack. See the head of sent.lua.
-//
-//go:embed sent.lua
-var Sent string
+// The scripts of an event's life after its admission, and those of a store that has lost something.
+var (
+	Begin      = Record + begin      // permits a post, and records it before it is made
+	Answered   = Record + answered   // records Slack's answer, and begins or ends a pause
+	Sent       = Record + sent       // records that the event is in Slack
+	Refund     = Record + refund     // ends an event in flight, and may give its slots back
+	Peek       = Record + peek       // counts how full scopes are
+	Restore    = Record + restore    // puts back what a replica remembers
+	Quarantine = Record + quarantine // names the store, and closes it until replicas have put back theirs
+)
 
-// Refund releases the slots of one admitted event. See the head of refund.lua.
-//
-//go:embed refund.lua
-var Refund string
+var (
+	//go:embed begin.lua
+	begin string
+	//go:embed answered.lua
+	answered string
+	//go:embed sent.lua
+	sent string
+	//go:embed refund.lua
+	refund string
+	//go:embed peek.lua
+	peek string
+	//go:embed restore.lua
+	restore string
+	//go:embed quarantine.lua
+	quarantine string
+)
 
-// Answered records Slack's answer to a post: its time, and the pause that it begins or ends. See the head of
-// answered.lua.
-//
-//go:embed answered.lua
-var Answered string
-
-// Pauses lists the pauses that Slack has asked for. See the head of pauses.lua.
+// Pauses lists the pauses that Slack has asked for.
 //
 //go:embed pauses.lua
 var Pauses string
 
-// Peek returns how full scopes are. See the head of peek.lua.
-//
-//go:embed peek.lua
-var Peek string
-
-// Now returns the server's time. See the head of now.lua.
+// Now returns the server's time.
 //
 //go:embed now.lua
 var Now string
 
-// Steer changes mutes and temporary limits. See the head of steer.lua.
+// Steer changes mutes and temporary limits.
 //
 //go:embed steer.lua
 var Steer string
-
-// Restore puts back what one replica remembers of its admissions. See the head of restore.lua.
-//
-//go:embed restore.lua
-var Restore string
-
-// Quarantine names the store, and says when it opens. See the head of quarantine.lua.
-//
-//go:embed quarantine.lua
-var Quarantine string

@@ -3,7 +3,9 @@ package lua_test
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -149,15 +151,23 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 	return decided(t, fields)
 }
 
-// scripts are all of them, by their names.
-var scripts = map[string]string{
-	"admit": lua.Admit, "begin": lua.Begin, "sent": lua.Sent, "refund": lua.Refund, "answered": lua.Answered, "pauses": lua.Pauses, "peek": lua.Peek,
-	"restore": lua.Restore, "quarantine": lua.Quarantine, "now": lua.Now, "steer": lua.Steer,
+// eachScript calls test with the name and the text of each file that is called as a script.
+func eachScript(t *testing.T, test func(name, script string)) {
+	t.Helper()
+	files, err := filepath.Glob("*.lua")
+	kit.Check(t, err)
+	for _, file := range files {
+		if file != "record.lua" {
+			script, err := os.ReadFile(file)
+			kit.Check(t, err)
+			test(strings.TrimSuffix(file, ".lua"), string(script))
+		}
+	}
 }
 
 // What a reader needs to call a script by itself stands above it.
 func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
-	for name, script := range scripts {
+	eachScript(t, func(name, script string) {
 		var head strings.Builder
 		for line := range strings.Lines(script) {
 			if !strings.HasPrefix(line, "--") {
@@ -170,15 +180,15 @@ func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
 				t.Errorf("the head of %s.lua does not say %q", name, part)
 			}
 		}
-	}
+	})
 }
 
 // Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is
 // TIME.
 func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
 	calls := regexp.MustCompile(`\bp?call\('([A-Z]+)'(?:, ([^,)]+))?`)
-	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.log|s\.buckets|log|buckets|key|unpack\(logs|unpack\(buckets)$`)
-	for name, script := range scripts {
+	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.log|s\.buckets|log|buckets|(tier\.)?log\.key|key|meta|unpack\(bucket_keys)$`)
+	check := func(name, script string) {
 		found := calls.FindAllStringSubmatch(script, -1)
 		if len(found) == 0 {
 			t.Errorf("%s.lua: no call was found", name)
@@ -192,4 +202,6 @@ func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
 			t.Errorf("%s.lua looks at another clock than the server's", name)
 		}
 	}
+	eachScript(t, check)
+	check("record", lua.Record)
 }

@@ -1,6 +1,6 @@
--- now.lua returns the time of the server that holds a key: each node of a Cluster has its own clock.
+-- now.lua returns the time of the server that holds a key. Each node of a Cluster has its own clock.
 --
--- KEYS[1]  any key of the namespace; it is not touched
+-- KEYS[1]  any key of the namespace. It is not read.
 -- ARGV     none
 --
 -- Reply: microseconds since 1970.

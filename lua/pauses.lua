@@ -1,9 +1,9 @@
--- pauses.lua lists the pauses that Slack has asked for and that are in force.
+-- pauses.lua lists the pauses that Slack has requested and that are in force.
 --
--- KEYS[1]  pauses  sorted set  as in answered.lua
+-- KEYS[1]  pauses  sorted set  as in begin.lua
 -- ARGV[1]  the longest pause, as in begin.lua
 --
--- Reply: channel or "*", and microseconds left, of one pause after the other.
+-- Reply: for each pause, the channel or "*", and the microseconds left.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])

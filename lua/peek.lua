@@ -1,25 +1,17 @@
 -- peek.lua returns how full scopes are. It only reads.
 --
--- KEYS[1]     meta    hash  as in admit.lua; its clock bounds the clock
+-- KEYS[1]     meta    hash  as in admit.lua
 -- KEYS[2...]  scopes  log and buckets of each, as in admit.lua
--- ARGV        for each scope: T, and T times COUNT, WINDOW in microseconds, and 1 if the tier is fixed, else
---             0
+-- ARGV        for each scope: T, then for each of T tiers COUNT, WINDOW in microseconds, and 1 if the tier is
+--             fixed (else 0)
 --
 -- Reply: { now, numbers }
---   now      the time by the clock of admit.lua, in microseconds
---   numbers  for each scope and each of its tiers: slots taken, microseconds until an event of cost 1 fits
---            (0: now), and 1 if that is a lower bound, else 0
+--   now      the present by the clock of admit.lua, in microseconds since 1970
+--   numbers  for each tier of each scope: slots taken; microseconds until an event of cost 1 fits, 0 if it
+--            fits now; 1 if that is a lower bound, else 0
 
-local DAY = 86400000000
-
-local function text(number)
-  return string.format('%.0f', number)
-end
-
-local time = redis.call('TIME')
-local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
-local latest = tonumber(redis.call('HMGET', KEYS[1], 'clock')[1]) or 0
-local now = latest <= clock + DAY and math.max(clock, latest) or clock
+local clock = server_time()
+local now = decision_time(clock, redis.call('HMGET', KEYS[1], 'clock')[1])
 
 local at = 0 -- the argument that was read last
 local function number()
@@ -27,8 +19,9 @@ local function number()
   return tonumber(ARGV[at])
 end
 
--- look returns how many slots count after a time, when enough have left for one more to fit, and whether that
--- is a lower bound; see admit.lua. resets is when a fixed window ends, else false.
+-- look counts the slots of a tier that are later than `before`. If the tier is full, it also returns the
+-- time at which one more slot fits, and whether that is a lower bound, as in admit.lua. `resets` is the end
+-- of a fixed window, else false.
 local function look(log, buckets, count, window, before, resets)
   local after = '(' .. text(before)
   local logged = redis.call('ZCOUNT', log, after, text(now))

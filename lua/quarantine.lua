@@ -1,26 +1,21 @@
--- quarantine.lua names the store, and says when it opens. A store that may have forgotten admissions is
--- closed while replicas put back what they remember (restore.lua). It may have if it has no token (it is new,
--- or was emptied), or one of another primary (a failover loses what the new primary had not received; a
--- restart, what was not on disk).
+-- quarantine.lua names the store and says when it opens. A store that may have forgotten admissions is
+-- closed while replicas put back those that they remember (restore.lua). It may have forgotten some if it
+-- has no token (it is new, or was emptied), or the token of another primary: a failover loses writes that
+-- the new primary had not received, and a restart loses writes that were not on disk.
 --
 -- KEYS[1]  meta  hash  as in admit.lua: "token" -> "<replication id of the primary> <time when the token was
---                      made>"; "opens" -> when the store opens
+--                      made>"; "opens" -> time at which the store opens
 -- ARGV[1]  replication id of the primary: master_replid of INFO
 -- ARGV[2]  how long a store with a new token stays closed, in microseconds
--- ARGV[3]  how long a store may stay closed in all, in microseconds
+-- ARGV[3]  the longest time that a store may stay closed, in microseconds
 --
 -- Reply: { token, wait }: microseconds until the store opens, 0 if it is open.
--- Repeating the call changes nothing. A store where nothing happens keeps its token, as long as any replica
--- looks at it. With a new token the store forgets replicas whose admissions have left every window.
+-- A repeated call changes nothing. Without traffic a store keeps its token as long as some replica calls this
+-- script. A new token removes "seen" fields older than every window.
 
-local LONGEST = 2678400000 + 86400000 -- milliseconds: a day more than the longest window
+local LONGEST = (MONTH + DAY) / 1000 -- milliseconds until an unused meta expires
 
-local function text(number)
-  return string.format('%.0f', number)
-end
-
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local now = server_time()
 local meta = redis.call('HMGET', KEYS[1], 'token', 'opens')
 local token, opens = meta[1], tonumber(meta[2]) or 0
 

@@ -1,63 +1,55 @@
--- refund.lua gives back the slots of an event that was admitted and is not in the channel: it expired or was
--- muted before a post, or Slack refused its channel. Only an event in flight for this very delivery has
--- anything to give back, so repeating the call changes nothing.
+-- refund.lua ends an event that was admitted and is not in the channel, and gives its slots back unless they
+-- are to stay taken. The event expired or was muted before a post, or is a dead letter. Only an event in
+-- flight for this very delivery is ended, so a repeated call changes nothing.
 --
 -- KEYS[1]     meta       hash  as in admit.lua
 -- KEYS[2]     in flight  hash  as in admit.lua
--- KEYS[3...]  scopes     log and buckets of the global scope, the category and the group, whether that has a
---                        limit or not
+-- KEYS[3...]  scopes     log and buckets of the global scope, the category and the group, whether the group
+--                        has a limit or not
 -- ARGV[1]  id, as in admit.lua
 -- ARGV[2]  delivery, as in admit.lua
--- ARGV[3]  cost; 0: its slots stay taken
--- ARGV[4]  name of the event's last post whose result the caller knows, or has looked up; empty: none
--- ARGV[5]  token of the store that the caller knows, as in admit.lua; empty: any store
+-- ARGV[3]  cost. Zero keeps the slots taken.
+-- ARGV[4]  name of the event's last post with a result that the caller knows or has looked up. Empty if it
+--          knows none.
+-- ARGV[5]  token of the store that the caller expects, as in admit.lua. Empty accepts any store.
 --
 -- Reply: one of
 --   { 'refunded' }
---   { 'nothing' }        there is nothing to give back for this delivery, or a post has begun whose result
---                        the caller does not know: the event may be in Slack
---   { 'unknown store' }  put back what this replica remembers, then ask again
-
-local function text(number)
-  return string.format('%.0f', number)
-end
+--   { 'nothing' }        the event is not in flight for this delivery; or the caller does not know the
+--                        result of its last post, and the message may be in Slack
+--   { 'unknown store' }  as in begin.lua
 
 local token = redis.call('HGET', KEYS[1], 'token')
 if ARGV[5] ~= '' and token ~= ARGV[5] then
   return { 'unknown store' }
 end
-local record = redis.call('HGET', KEYS[2], ARGV[1]) or ''
-local since, grouped, last, delivery = string.match(record, '^(%d+)(g?):%d+:%d+:([^ ]*) (.*)$')
-if not since then
-  since, grouped, delivery = string.match(record, '^(%d+)(g?) (.*)$')
-  last = ''
-end
-if delivery ~= ARGV[2] or (last ~= '' and last ~= ARGV[4]) then
+local record = parse_record(redis.call('HGET', KEYS[2], ARGV[1]))
+if not record or record.delivery ~= ARGV[2] or (record.name ~= '' and record.name ~= ARGV[4]) then
   return { 'nothing' }
 end
+local since = record.admitted
 local cost = tonumber(ARGV[3])
-local scopes = grouped == 'g' and 3 or 2
+local scopes = record.grouped and 3 or 2
 for n = 1, 2 * scopes do
   redis.call('ZCARD', KEYS[2 + n]) -- a key of another type fails the call before anything is written
 end
 
--- remove takes the slots out of a log, if they are there: an event that has no first slot has none. Releases
--- up to v0.1.0 name them by the id alone.
+-- remove takes the event's slots out of a log. If the first slot is missing, they all are, and it returns
+-- false.
 local function remove(key)
-  for _, name in ipairs({ ARGV[1] .. ' ' .. since, ARGV[1] }) do
-    if redis.call('ZREM', key, name) == 1 then
-      for slot = 2, cost do
-        redis.call('ZREM', key, name .. ' ' .. slot)
-      end
-      return true
-    end
+  local name = ARGV[1] .. ' ' .. since
+  if redis.call('ZREM', key, name) == 0 then
+    return false
   end
-  return false
+  for slot = 2, cost do
+    redis.call('ZREM', key, name .. ' ' .. slot)
+  end
+  return true
 end
 
--- subtract takes the slots out of the bucket that counts them: the first one that ends after the admission.
--- It had begun by then and holds so many, or the event's own bucket is gone. Those after it are numbered
--- anew.
+-- subtract takes the event's slots out of the bucket that counts them, the first one that ends at the
+-- admission or later, and renumbers the buckets after it. If that bucket began after the admission or holds
+-- fewer slots, the event's own bucket has been removed, and nothing changes.
 local function subtract(key)
   local entries = redis.call('ZRANGEBYSCORE', key, since, '+inf', 'WITHSCORES')
   local before, total, began = string.match(entries[1] or '', '^(%d+) (%d+) (%d+)$')

@@ -1,5 +1,5 @@
--- restore.lua puts back what one replica remembers of its admissions, into a store that may have forgotten
--- some of them. The store is closed meanwhile (quarantine.lua). What is there already stays as it is.
+-- restore.lua puts back the admissions that one replica remembers, into a store that may have forgotten some
+-- of them. The store is closed meanwhile (quarantine.lua). Entries that the store still has are kept.
 --
 -- KEYS[1]     meta       hash        as in admit.lua
 -- KEYS[2]     in flight  hash        as in admit.lua
@@ -8,42 +8,41 @@
 -- KEYS[5...]  scopes     log and buckets of each, as in admit.lua
 -- ARGV[1]  token of the store, as in admit.lua
 -- ARGV[2]  name of the replica
--- ARGV[3]  dedupe window, in microseconds
--- ARGV[4]  retention of events in flight, in microseconds
--- ARGV[5]  by how much the opening is put off, in microseconds from now
--- ARGV[6]  how long after its token was made the store opens at the latest, in microseconds
--- ARGV[7]  S, the number of scopes, and for each: its bucket width (0: slots are in its log), and how long to
---          keep entries
--- then     N, the number of admissions; then N ids; then for each: when it was admitted (0: not known), 1 if
---          another replica had been given it before (else 0), its cost, its entry of KEYS[4], number of its
---          category's scope, number of its group's scope (0: not charged to one), number of the global scope,
---          when it was sent (0: it was not), when a post of it last began (0: never), its record in flight
---          (empty: it is not)
--- The oldest admissions come first, and those of one time in one call. Times and durations are in
--- microseconds.
+-- ARGV[3]  dedupe window
+-- ARGV[4]  the longest window of any limit
+-- ARGV[5]  the call postpones the opening of the store to this long from now
+-- ARGV[6]  but not to more than this long after the token was made
+-- ARGV[7]  S, the number of scopes. For each: its bucket width (0: it writes logs), and how long to keep
+--          entries.
+-- then     N, the number of admissions; N ids; and for each admission:
+--            time of the admission; 0 if that is not known
+--            1 if the event was in flight already, perhaps through another replica; else 0
+--            cost
+--            entry of KEYS[4]
+--            number of its category's scope
+--            number of its group's scope; 0 if it was not charged to a group
+--            number of the global scope
+--            time when it was recorded as sent; 0 if it was not
+--            time from which its slots count: its latest move, or the admission
+--            1 if it was decided again since, which took its slots out of the logs; else 0
+--            record in flight; empty if it is not in flight
+-- The oldest admissions come first, and admissions of the same time in the same call. Times are microseconds
+-- since 1970 by the server's clock, durations are microseconds, and numbers of scopes count from 1.
 --
--- Reply: { 1, slots, in flight, sent }, how many entries were missing, slots counted once for each scope; or
--- { 0, 0, 0, 0 }: the store has another token, begin again.
+-- Reply: { 1, slots, in flight, sent }, the number of missing entries of each kind, where a slot counts once
+-- for each scope; or { 0, 0, 0, 0 } if the store has another token: begin again.
 --
--- Which admissions are missing: an admission is written together with the field "seen <replica>", and
--- replication keeps that order. So of its own admissions this replica finds those in the store that are not
--- later than the field, in whatever form they were written. It adds the later ones, and moves the field: a
--- call that is repeated adds nothing. An event that was redelivered from another replica may be later than
--- the field and there; it is, if the store knows that it is in flight or was sent. Two replicas that both
--- miss an event add it once to a log, where its slots have names, and twice to buckets: never too few.
-
-local DAY = 86400000000
-local MONTH = 2678400000000
-local MOST_MEMBERS = 1000 -- of one event in a log, as in admit.lua; a higher cost was admitted in buckets
+-- Missing admissions. admit.lua writes an admission together with the field "seen <replica>", and
+-- replication keeps that order. So the store has all admissions of this replica up to the time in the field,
+-- in whatever form they were written. The script adds the later ones and advances the field, so a repeated
+-- call adds nothing. Slots that moved after that time are moved again. An event that was in flight already
+-- can be later than the field and still be in the store, through another replica. It is taken to be there if
+-- the store has it in flight, or as sent, since that admission or a later one. If two replicas miss the same
+-- event, a log gets its slots once, because they have names. Buckets get them twice: never too few.
 
 local call, pcall = redis.call, redis.pcall
 
-local function text(number)
-  return string.format('%.0f', number)
-end
-
-local time = call('TIME')
-local clock = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local clock = server_time()
 local seen_field = 'seen ' .. ARGV[2]
 local meta = call('HMGET', KEYS[1], 'clock', 'token', 'opens', seen_field)
 if meta[2] ~= ARGV[1] then
@@ -73,8 +72,10 @@ for n = 1, number() do
     buckets = KEYS[4 + 2 * n],
     width = number(),
     keep = number(),
-    members = {},
-    poured = {},
+    members = {}, -- of the log, to be added
+    moves = {}, -- new scores of members, for those that the log has
+    released = {}, -- members to be removed from the log
+    poured = {}, -- admissions to be added to the buckets
   }
 end
 local count = number()
@@ -82,7 +83,7 @@ local ids = at
 at = at + count
 local records = count > 0 and call('HMGET', KEYS[2], unpack(ARGV, ids + 1, ids + count)) or {}
 local sent = count > 0 and call('ZMSCORE', KEYS[3], unpack(ARGV, ids + 1, ids + count)) or {}
-local admissions, newest = {}, 0
+local admissions, newest = {}, 0 -- newest: time of the latest admission
 for i = 1, count do
   local a = {
     id = ARGV[ids + i],
@@ -94,46 +95,49 @@ for i = 1, count do
     group = scopes[number()],
     global = scopes[number()],
     sent = number(),
-    begun = number(),
+    moved = number(),
+    released = number() == 1,
     record = argument(),
     missing = false,
-    stored = -1, -- when the event was admitted that the store has in flight; -1: none
-    posts = 0, -- of that
-    last = '', -- name of the last post
-    settled = tonumber(sent[i]) or -1, -- when it was sent, as the store has it
+    stored = -1, -- admission by the store's record in flight; -1 without a record
+    posts = 0, -- by that record
+    last = '', -- name of the last post by that record
+    settled = tonumber(sent[i]) or -1, -- time when it was sent, by the store; -1 if it was not
   }
   admissions[i] = a
-  if a.since <= clock + DAY then
-    newest = math.max(newest, a.since)
-  else
-    a.since = 0 -- from before a clock that was far ahead was set right
+  if a.since > clock + DAY then
+    a.since = 0 -- written while the clock was far ahead
   end
+  if a.moved > clock + DAY then
+    a.moved = a.since
+  end
+  newest = math.max(newest, a.since)
+  latest = math.max(latest, a.since, a.moved)
 end
-latest = math.max(latest, newest)
 local now = math.max(clock, latest)
 
--- parse_record(record) returns the time of the admission (-1 if the record is empty), the number of posts
--- that have begun, and the name of the last one. The name is empty if that post certainly failed.
-local function parse_record(record)
-  local since, posts, last = string.match(record, '^(%d+)g?:(%d+):%d+:([^ ]*) ')
-  since = since or string.match(record, '^(%d+)')
-  return tonumber(since) or -1, tonumber(posts) or 0, last or ''
-end
-
--- Which slots are missing.
+-- Collect the missing slots.
 for i, a in ipairs(admissions) do
-  a.stored, a.posts, a.last = parse_record(records[i] or '')
+  local record = parse_record(records[i])
+  if record then
+    a.stored, a.posts, a.last = tonumber(record.admitted), record.posts, record.name
+  end
   local known = a.redelivered and (a.stored >= a.since or a.settled >= a.since)
   a.missing = a.since > seen and not known
-  for _, s in ipairs(a.missing and { a.global, a.category, a.group } or {}) do
-    local counts = a.since > now - s.keep
-    if counts and s.width == 0 and a.cost <= MOST_MEMBERS then
+  local forgotten = a.missing or a.released or a.moved > seen
+  for _, s in ipairs(forgotten and { a.global, a.category, a.group } or {}) do
+    if s.width == 0 and a.cost <= MOST_MEMBERS then
       local name = a.id .. ' ' .. text(a.since)
       for slot = 1, a.cost do
-        s.members[#s.members + 1] = text(a.since)
-        s.members[#s.members + 1] = slot == 1 and name or name .. ' ' .. slot
+        local member = slot == 1 and name or name .. ' ' .. slot
+        if a.released then
+          s.released[#s.released + 1] = member
+        elseif a.moved > now - s.keep then
+          local to = a.missing and s.members or s.moves
+          to[#to + 1], to[#to + 2] = text(a.moved), member
+        end
       end
-    elseif counts then
+    elseif a.missing and a.since > now - s.keep then
       s.poured[#s.poured + 1] = a
     end
   end
@@ -146,18 +150,21 @@ local function expire(key, newest, keep)
   end
 end
 
--- add writes the missing slots of a log.
-local function add(s)
-  local added = 0
-  for from = 1, #s.members, 1000 do
-    added = added + call('ZADD', s.log, 'NX', unpack(s.members, from, math.min(from + 999, #s.members)))
+-- in_log runs a command on a log with a thousand values at a time, and returns the sum of the replies.
+local function in_log(s, command, values, ...)
+  local sum = 0
+  for from = 1, #values, 1000 do
+    local some = { ... }
+    for at = from, math.min(from + 999, #values) do
+      some[#some + 1] = values[at]
+    end
+    sum = sum + call(command, s.log, unpack(some))
   end
-  expire(s.log, now, s.keep)
-  return added
+  return sum
 end
 
--- pour adds the missing slots of buckets. The newest bucket takes what is not later than its end: its slots
--- count for longer then, never for less long.
+-- pour adds missing slots to the buckets of a scope. The newest bucket takes all slots up to its end, even
+-- those that belong into an older one: they count longer, never shorter.
 local function pour(s)
   local last = call('ZREVRANGE', s.buckets, '0', '0', 'WITHSCORES')
   local before, total, began = string.match(last[1] or '0 0 0', '^(%d+) (%d+) (%d+)$')
@@ -187,47 +194,54 @@ end
 
 local slots = 0
 for _, s in ipairs(scopes) do
-  if #s.members > 0 then
-    slots = slots + add(s)
+  in_log(s, 'ZREM', s.released)
+  -- GT: if two replicas remember an event, the later move of its slots wins.
+  slots = slots + in_log(s, 'ZADD', s.members, 'GT')
+  in_log(s, 'ZADD', s.moves, 'XX', 'GT')
+  if #s.members + #s.moves > 0 then
+    expire(s.log, now, s.keep)
   end
   if #s.poured > 0 then
     slots = slots + pour(s)
   end
 end
 
--- The states of the ids. What was sent is no longer in flight. Of two records the one of the later admission
--- counts, and of one admission the one with more posts: clocks of replicas differ. With equally many posts, a
--- record whose last post may be in Slack replaces one whose last post failed. A record that the store had and
--- has no more was settled.
-local flights, sents = 0, 0
-local known_for = math.max(tonumber(ARGV[3]), tonumber(ARGV[4])) -- as in admit.lua
+-- Restore the states of the ids. A sent event is no longer in flight. The record of the later admission wins.
+-- Of one admission, the record with more posts wins, because the clocks of replicas differ. If the posts are
+-- equally many, a last post that may be in Slack wins over one that failed. If the store had the admission
+-- and has no record of it, the event was settled, and no record is written.
+local records_added, sent_added = 0, 0
+local longest = tonumber(ARGV[4])
+local known_for = math.max(tonumber(ARGV[3]), longest) -- how long posts are known
 for _, a in ipairs(admissions) do
-  local _, own_posts, own_last = parse_record(a.record)
+  local own = parse_record(a.record)
+  local own_posts, own_last = own and own.posts or 0, own and own.name or ''
   local further = own_posts > a.posts or own_posts == a.posts and a.last == '' and own_last ~= ''
   local later = a.missing and a.since > a.stored or a.since == a.stored and further
-  local needed = math.max(a.since, a.begun) > now - (own_posts > 0 and known_for or tonumber(ARGV[4]))
+  local needed = math.max(a.since, a.moved) > now - (own_posts > 0 and known_for or longest)
   if a.sent > now - tonumber(ARGV[3]) and a.sent <= clock + DAY then
     if a.settled < a.sent then
-      sents = sents + 1
+      sent_added = sent_added + 1
       call('ZADD', KEYS[3], text(a.sent), a.id)
     end
     if a.stored <= a.sent then
       call('HDEL', KEYS[2], a.id)
     end
   elseif a.record ~= '' and needed and later and a.settled < a.since then
-    flights = flights + 1
+    records_added = records_added + 1
     call('HSET', KEYS[2], a.id, a.record)
   end
 end
-if sents > 0 then
+if sent_added > 0 then
   expire(KEYS[3], now, tonumber(ARGV[3]))
 end
-if flights > 0 then
+if records_added > 0 then
   expire(KEYS[2], now, known_for)
 end
 
--- The index of categories, with the latest admission of each. A replica that has forgotten an admission may
--- still know that the event was sent; its id is found by the index alone. pcall: as in admit.lua.
+-- Index the categories with their latest admissions. A replica that no longer knows the admission of an
+-- event may still know that the event was sent. Its id can be found only through the index. A key of another
+-- type must not fail the call, hence pcall.
 local latest_of, index = {}, {}
 for _, a in ipairs(admissions) do
   local active = a.since > 0 and a.since or a.sent
@@ -239,13 +253,13 @@ for entry, active in pairs(latest_of) do
   index[#index + 1], index[#index + 2] = text(active), entry
 end
 if #index > 0 and type(pcall('ZADD', KEYS[4], 'GT', unpack(index))) == 'number' then
-  expire(KEYS[4], now, tonumber(ARGV[3]) + tonumber(ARGV[4]))
+  expire(KEYS[4], now, tonumber(ARGV[3]) + longest)
 end
 
--- The opening is put off while there is more to come, as long as the store may stay closed.
+-- Postpone the opening, as another call may follow.
 local made = tonumber(string.match(meta[2], ' (%d+)$') or 0)
 local opens = math.min(clock + tonumber(ARGV[5]), made + tonumber(ARGV[6]))
 opens = math.max(opens, tonumber(meta[3]) or 0)
 call('HSET', KEYS[1], 'clock', text(latest), 'opens', text(opens), seen_field, text(math.max(seen, newest)))
 call('PEXPIRE', KEYS[1], text((MONTH + DAY) / 1000))
-return { 1, slots, flights, sents }
+return { 1, slots, records_added, sent_added }

@@ -103,7 +103,7 @@ func readRedis(ctx context.Context, client redis.UniversalClient) error {
 	_, usage := limiter.Peek(ctx, "errors")
 	_, decision := limiter.DryRun(ctx, "errors", 10) // has no room
 	_, _, categories := limiter.Recent(ctx, 10)
-	_, traces := limiter.Trace(ctx, "one", "")
+	_, traces := limiter.Trace(ctx, "one")
 	_, pauses := limiter.Pauses(ctx)
 	_, replicas := reader.Read(ctx)
 	return errors.Join(usage, decision, categories, traces, pauses, replicas)

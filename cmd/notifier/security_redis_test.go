@@ -207,7 +207,7 @@ func useLimiter(ctx context.Context, client redis.UniversalClient) error {
 	// a batch this large looks up its keys first
 	_, err = limiter.Admit(ctx, slices.Repeat([]ratelimit.Request{request("one")}, 8))
 	note(err)
-	_, err = limiter.Trace(ctx, "one", "")
+	_, err = limiter.Trace(ctx, "one")
 	note(err)
 	note(usePosts(ctx, limiter, request("one")))
 	note(limiter.Sent(ctx, request("one")))

@@ -73,7 +73,7 @@ func runWhy(ctx context.Context, cmd *cli.Command, store app.Store, s settings.N
 	reading.Go(func() { records, unread, natsErr = readOutcomes(ctx, s, id) })
 	inRedis, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	traces, redisErr := store.Limiter.Trace(inRedis, id, "")
+	traces, redisErr := store.Limiter.Trace(inRedis, id)
 	flights, flightErr := store.Status.Flights(inRedis, id, traces)
 	reading.Wait()
 

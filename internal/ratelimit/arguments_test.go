@@ -2,45 +2,152 @@ package ratelimit_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"notifier/lua"
+	"notifier/test/kit"
 )
 
 // Calls of admit.lua by hand or by another program. It decides nothing that it does not understand.
 
-// admitRaw calls admit.lua with one global scope and one category, and expects an error. The arguments from
-// the rules on are the test's.
-func (s *store) admitRaw(t *testing.T, arguments ...any) {
+// rawCall holds the keys and arguments of admit.lua. Each part is a list of rows without its length.
+type rawCall struct {
+	header, rules, scopes, reservations, origins []any
+	categories                                   []string // a scope each, after the global one
+	ids, deliveries, numbers, costs              []any
+}
+
+// newRawCall returns a correct call for two new events of category a, beside one with a reserved slot and one
+// that is not used. The rules are 9/30m and 5/30m; entries are kept for an hour.
+func newRawCall() rawCall {
+	window, keep := 30*time.Minute.Microseconds(), time.Hour.Microseconds()
+	return rawCall{
+		header:       []any{day.Microseconds(), window, "", "r", 0},
+		rules:        []any{[]any{1, 0, 9, window, 0}, []any{1, 0, 5, window, 0}},
+		scopes:       []any{[]any{1, 0, keep}, []any{2, 1, keep}, []any{2, 1, keep}, []any{2, 1, keep}},
+		categories:   []string{"a", "reserved", "unused"},
+		reservations: []any{[]any{3, 1}},
+		origins:      []any{[]any{"a", 2}},
+		ids:          []any{"a:e", "a:f"},
+		deliveries:   []any{"d1", "d2"},
+		numbers:      []any{1, 1},
+		costs:        []any{1, 2},
+	}
+}
+
+// row returns a row of a part.
+func row(part []any, n int) []any { return part[n].([]any) }
+
+func (c rawCall) run(t *testing.T, s *store) ([]any, error) {
 	t.Helper()
 	keys := []string{
-		"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories",
-		"{n}:global", "{n}:buckets:global", "{n}:category:a", "{n}:buckets:category:a",
+		"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories", "{n}:global", "{n}:buckets:global",
 	}
+	for _, category := range c.categories {
+		keys = append(keys, "{n}:category:"+category, "{n}:buckets:category:"+category)
+	}
+	arguments := slices.Clone(c.header)
+	list := func(rows []any, counted bool) {
+		if counted {
+			arguments = append(arguments, len(rows))
+		}
+		for _, r := range rows {
+			arguments = append(arguments, r.([]any)...)
+		}
+	}
+	list(c.rules, true)
+	list(c.scopes, false)
+	list(c.reservations, true)
+	list(c.origins, true)
+	arguments = append(arguments, len(c.ids))
+	arguments = slices.Concat(arguments, c.ids, c.deliveries, c.numbers, c.costs)
+	return redis.NewScript(lua.Admit).Run(t.Context(), s.Client, keys, arguments...).Slice()
+}
+
+// fails expects an error that says what is wrong, and an unchanged store.
+func (c rawCall) fails(t *testing.T, s *store) {
+	t.Helper()
 	before := s.contents(t)
-	arguments = append([]any{day.Microseconds(), day.Microseconds(), "", "r", 0}, arguments...)
-	reply, err := redis.NewScript(lua.Admit).Run(t.Context(), s.Client, keys, arguments...).Result()
+	reply, err := c.run(t, s)
 	if err == nil || strings.Contains(err.Error(), "unpack") {
 		t.Errorf("%v, %v; expected an error that says what is wrong", reply, err)
 	}
 	s.unchanged(t, before)
 }
 
-// One limit each, or none: a scope that does not name the wider one would leave out its limit.
-func TestIncompleteScopeIsAnError(t *testing.T) {
+// One of the events is decided again, so a call that went on for too long would take its slots out.
+func TestWrongArgumentIsAnError(t *testing.T) {
+	cases := map[string]func(c *rawCall){
+		"a dedupe window of 0":           func(c *rawCall) { c.header[0] = 0 },
+		"a dedupe window without digits": func(c *rawCall) { c.header[0] = "" },
+		"a longest window of 0":          func(c *rawCall) { c.header[1] = 0 },
+		"no rule":                        func(c *rawCall) { c.rules = nil },
+		"a rule without tiers":           func(c *rawCall) { c.rules[1] = []any{0, 0} },
+		"a negative width":               func(c *rawCall) { row(c.rules, 1)[1] = -1 },
+		"half a microsecond of width":    func(c *rawCall) { row(c.rules, 1)[1] = 0.5 },
+		"a COUNT of 0":                   func(c *rawCall) { row(c.rules, 1)[2] = 0 },
+		"a COUNT of 1.5":                 func(c *rawCall) { row(c.rules, 1)[2] = 1.5 },
+		"a COUNT that is no number":      func(c *rawCall) { row(c.rules, 1)[2] = "many" },
+		"a WINDOW of 0":                  func(c *rawCall) { row(c.rules, 1)[3] = 0 },
+		"a width that divides no window": func(c *rawCall) { c.rules[1] = []any{1, 7, 5, day.Microseconds(), 1} },
+		"a scope without a rule":         func(c *rawCall) { row(c.scopes, 1)[0] = 3 },
+		"an unused scope without a rule": func(c *rawCall) { row(c.scopes, 3)[0] = 3 },
+		"a category below nothing":       func(c *rawCall) { row(c.scopes, 1)[1] = 0 },
+		"a category below itself":        func(c *rawCall) { row(c.scopes, 1)[1] = 2 },
+		"a category below a later scope": func(c *rawCall) { row(c.scopes, 1)[1] = 3 },
+		"an unused one below nothing":    func(c *rawCall) { row(c.scopes, 3)[1] = 0 },
+		"entries that are kept for 0":    func(c *rawCall) { row(c.scopes, 1)[2] = 0 },
+		"a scope twice":                  func(c *rawCall) { c.categories[2] = "a" },
+		"a reservation of 0":             func(c *rawCall) { row(c.reservations, 0)[1] = 0 },
+		"a reservation of no scope":      func(c *rawCall) { row(c.reservations, 0)[0] = 5 },
+		"an origin without a scope":      func(c *rawCall) { row(c.origins, 0)[1] = 5 },
+		"an event without an origin":     func(c *rawCall) { c.numbers[1] = 2 },
+		"the origin 0":                   func(c *rawCall) { c.numbers[1] = 0 },
+		"a cost of 0":                    func(c *rawCall) { c.costs[1] = 0 },
+		"a cost of 1.5":                  func(c *rawCall) { c.costs[1] = 1.5 },
+		"a negative cost":                func(c *rawCall) { c.costs[1] = -1 },
+		"an event without a cost":        func(c *rawCall) { c.costs = c.costs[:1] },
+		"an event without a delivery":    func(c *rawCall) { c.deliveries, c.costs = c.deliveries[:1], nil },
+	}
 	eachStore(t, func(t *testing.T, s *store) {
-		window := day.Microseconds()
-		for _, scopes := range [][]any{
-			{1, 0, window, 1, 0, window}, // a category without the global scope
-			{1, 0, window, 1, 2, window}, // beside itself
-			{1, 0, window, 1, 3, window}, // below one that does not exist
-			{1, 0, window, 2, 1, window}, // without a rule
-		} {
-			arguments := append([]any{1, 1, 0, 1, window, 0}, scopes...)
-			s.admitRaw(t, append(arguments, 0, 1, "a", 2, 1, "a:e", "d", 1)...)
+		first := newRawCall()
+		first.ids, first.deliveries, first.numbers, first.costs = []any{"a:e"}, []any{"d1"}, []any{1}, nil
+		_, err := first.run(t, s)
+		kit.Check(t, err)
+		s.advance(t, 31*time.Minute)
+		for name, change := range cases {
+			c := newRawCall()
+			change(&c)
+			t.Run(name, func(t *testing.T) { c.fails(t, s) })
+		}
+		reply, err := newRawCall().run(t, s)
+		kit.Check(t, err)
+		if verdicts := fmt.Sprint(reply[3]); verdicts != "[1 1]" {
+			t.Errorf("the verdicts are %s, expected two admissions", verdicts)
+		}
+		inCategory(t, s, "a", 3)
+	})
+}
+
+// A dry run of an event that is to be decided again leaves its slots and its record where they are.
+func TestDryRunTakesNothingOut(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		_, err := newRawCall().run(t, s)
+		kit.Check(t, err)
+		s.advance(t, 31*time.Minute)
+		for _, count := range []int{5, 1} { // admitted, refused
+			c := newRawCall()
+			c.header[4] = 1
+			row(c.rules, 1)[2] = count
+			before := s.contents(t)
+			_, err = c.run(t, s)
+			kit.Check(t, err)
+			s.unchanged(t, before)
 		}
 	})
 }
@@ -49,18 +156,25 @@ func TestIncompleteScopeIsAnError(t *testing.T) {
 // by itself.
 func TestTooManyEventsAreAnError(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		const many = 5001
-		window := day.Microseconds()
-		arguments := []any{1, 1, 0, 1_000_000, window, 0, 1, 0, window, 1, 1, window, 0, 1, "a", 2, many}
-		for i := range many {
-			arguments = append(arguments, fmt.Sprint("a:e", i))
+		c := newRawCall()
+		row(c.rules, 0)[2], row(c.rules, 1)[2] = 1_000_000, 1_000_000
+		c.ids, c.deliveries, c.numbers, c.costs = nil, nil, nil, nil
+		for i := range 5001 {
+			c.ids = append(c.ids, fmt.Sprint("a:e", i))
+			c.deliveries = append(c.deliveries, "d")
+			c.numbers = append(c.numbers, 1)
 		}
-		for range many {
-			arguments = append(arguments, "d")
+		c.fails(t, s)
+	})
+}
+
+func TestTooManyScopesAreAnError(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := newRawCall()
+		for i := range 5000 - len(c.categories) {
+			c.categories = append(c.categories, fmt.Sprint("c", i))
+			c.scopes = append(c.scopes, row(c.scopes, 1))
 		}
-		for range many {
-			arguments = append(arguments, 1)
-		}
-		s.admitRaw(t, arguments...)
+		c.fails(t, s)
 	})
 }

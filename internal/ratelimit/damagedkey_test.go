@@ -88,12 +88,18 @@ func TestKeyOfAnotherTypeFailsEveryCall(t *testing.T) {
 			}
 			return err
 		}}
+		sent := func() error { return limiter.Sent(ctx, e) }
+		ofSlots := []func() error{sent, answered(ratelimit.Answer{Request: e, Posted: true}), func() error {
+			_, err := limiter.Begin(ctx, ratelimit.Post{Request: e, Channel: aChannel, Name: "p1", Longest: aPost, First: true})
+			return err
+		}}
 		for name, calls := range map[string][]func() error{
 			"meta":             {func() error { return limiter.Ready(ctx) }},
-			"sent":             {func() error { return limiter.Sent(ctx, e) }},
-			"category:a":       {func() error { _, err := limiter.Peek(ctx, "b", "a"); return err }},
+			"sent":             {sent},
+			"category:a":       append(ofSlots, func() error { _, err := limiter.Peek(ctx, "b", "a"); return err }),
+			"group:a":          ofSlots,
 			"inflight":         append(refund, answered(ratelimit.Answer{Request: e, Failed: true})),
-			"global":           refund,
+			"global":           append(ofSlots, refund...),
 			"buckets:global":   refund,
 			"pauses":           append(ofPosts, func() error { _, err := limiter.Pauses(ctx); return err }),
 			"probes":           ofPosts,

@@ -30,6 +30,13 @@ func inGlobal(t *testing.T, s *store, want int) {
 	}
 }
 
+func inCategory(t *testing.T, s *store, category string, want int) {
+	t.Helper()
+	if got := s.count(t, "{n}:category:"+category); got != want {
+		t.Fatalf("%d slots of %s are taken, expected %d", got, category, want)
+	}
+}
+
 // One delivery goes on; every other one is a duplicate, and so is each once the event is in Slack, however
 // full the limits are.
 func TestEventIsSentOnce(t *testing.T) {
@@ -141,23 +148,90 @@ func TestResentIDTakesASecondSlot(t *testing.T) {
 	}
 }
 
-func TestInFlightEndsAfterTheLongestWindow(t *testing.T) {
+// An admission is good for as long as its slots count in every tier. Then the event is decided again, and the
+// longer windows count it once.
+func TestAdmissionEndsWithItsShortestWindow(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", "slow=5/1h"), day)
-		e, f, g := event("e", "a"), event("f", "a"), costing(event("g", "b"), 2)
-		limiter.admit(e, g)
+		limiter := s.limiter(t, kit.Rules("100/30m", "3/1h+2/10m", "slow=5/1h"), day)
+		e, f := event("e", "a"), event("f", "a")
+		limiter.admit(e)
 		s.advance(t, time.Minute)
 		limiter.admit(f)
 
-		s.advance(t, 58*time.Minute) // out of every window of "a", and still in flight
-		limiter.admits(e, g)
+		s.advance(t, 8*time.Minute)
+		limiter.admits(e)
 		limiter.duplicates(by("another message", e))
 
 		s.advance(t, time.Minute)
-		limiter.admits(by("another message", e)) // decided anew
+		limiter.admits(by("another message", e))
 		limiter.duplicates(e)
 		limiter.admits(f)
-		inGlobal(t, s, 1) // e, charged anew
+		inGlobal(t, s, 2)
+		inCategory(t, s, "a", 2)
+	})
+}
+
+// A refused event gives its old slots back, unless a post of it may be in Slack.
+func TestSecondRefusalReleasesTheOldSlots(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("99/30m", "4/1h+2/10m", ""), day)
+		waits, failed, unknown := event("waits", "a"), event("failed", "b"), costing(event("unknown", "c"), 2)
+		limiter.admits(waits, failed, unknown)
+		limiter.posts(1, failed, "", "p1")
+		limiter.failed(failed, "p1")
+		limiter.posts(1, unknown, "", "q1")
+		s.advance(t, 11*time.Minute)
+		limiter.admits(costing(event("f", "a"), 2), costing(event("f", "b"), 2), costing(event("f", "c"), 2))
+		for _, e := range []ratelimit.Request{waits, failed, unknown} {
+			if got := limiter.one(e); got.Verdict != ratelimit.Category || got.Tier.Count != 2 {
+				t.Errorf("%s: %+v, expected a refusal by 2/10m", e.ID, got)
+			}
+		}
+		for category, want := range map[string]int{"a": 2, "b": 2, "c": 4} {
+			inCategory(t, s, category, want)
+		}
+		inGlobal(t, s, 8)
+		if s.HExists(t.Context(), "{n}:inflight", slot(waits)).Val() {
+			t.Error("there is a record of an event that has no slot and no post")
+		}
+		if left := s.TTL(t.Context(), "{n}:category:c").Val(); left < 59*time.Minute {
+			t.Errorf("the log expires in %s, expected an hour", left)
+		}
+	})
+}
+
+// The rest of a batch finds the slots where a refusal has left them. Another replica had admitted more than the
+// limit of this one.
+func TestBatchCountsSlotsThatARefusedEventKeeps(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		before := s.limiter(t, kit.Rules("99/2h", "5/2h", ""), day)
+		unknown := event("unknown", "a")
+		before.admits(unknown)
+		before.posts(1, unknown, "", "p1")
+		s.advance(t, 11*time.Minute)
+		before.admits(events(2, "e", "a")...)
+		for i, got := range s.limiter(t, kit.Rules("99/2h", "2/2h+2/10m", ""), day).admit(unknown, event("f", "a")) {
+			if got.Verdict != ratelimit.Category || got.Tier.Window != 2*time.Hour || got.Used != 2+i {
+				t.Errorf("%d: %+v, expected a refusal by 2/2h with %d used", i, got, 2+i)
+			}
+		}
+	})
+}
+
+// The slots were the only ones of their log, which was empty for a moment.
+func TestSlotsThatARefusedEventKeepsExpire(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("9/2h+1/10m", "9/2h", ""), day)
+		unknown := event("unknown", "a")
+		limiter.admits(unknown)
+		limiter.posts(1, unknown, "", "p1")
+		s.advance(t, 11*time.Minute)
+		limiter.admits(event("e", "b"))
+		limiter.want(ratelimit.Global, unknown)
+		inCategory(t, s, "a", 1)
+		if left := s.TTL(t.Context(), "{n}:category:a").Val(); left < time.Hour || left > 2*time.Hour+time.Second {
+			t.Errorf("the log expires in %s, expected two hours at most", left)
+		}
 	})
 }
 

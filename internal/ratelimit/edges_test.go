@@ -45,50 +45,6 @@ func TestUnpostedEventIsAlwaysRefunded(t *testing.T) {
 	})
 }
 
-// recordOfV010 turns an event in flight into what v0.1.0 writes before the first post, and its slots too.
-func (s *store) recordOfV010(t *testing.T, request ratelimit.Request, logs ...string) {
-	t.Helper()
-	record := s.HGet(t.Context(), "{n}:inflight", slot(request)).Val()
-	admitted, _, _ := strings.Cut(record, ":")
-	kit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(request), admitted+" "+request.Delivery).Err())
-	since := strings.TrimSuffix(admitted, "g")
-	for _, log := range logs {
-		if s.ZRem(t.Context(), log, slot(request)+" "+since).Val() != 1 {
-			t.Fatalf("%s has no slot of %s", log, request.ID)
-		}
-		kit.Check(t, s.ZAddArgs(t.Context(), log, redis.ZAddArgs{
-			Members: []redis.Z{{Score: float64(s.latestAdmission(t)), Member: slot(request)}},
-		}).Err())
-	}
-}
-
-func TestRefundFindsASlotOfV010(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("9/1h", "9/1h", "")
-		c := s.limiter(t, rules, day)
-		c.admits(event("e", "a"))
-		s.recordOfV010(t, event("e", "a"), "{n}:global", "{n}:category:a")
-		if !c.refund(event("e", "a")) || s.used(t, rules) != 0 {
-			t.Errorf("%d slots are taken after the refund, expected 0", s.used(t, rules))
-		}
-	})
-}
-
-// The first post of an event that v0.1.0 admitted keeps that its group was charged.
-func TestFirstPostKeepsTheGroupOfV010(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		c := s.limiter(t, grouped("9/1h", "9/1h", "9/1h"), day)
-		e := event("e", "a.x")
-		c.admits(e)
-		s.recordOfV010(t, e)
-		c.posts(1, e, "", "first")
-		admitted, _, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), ":")
-		if !strings.HasSuffix(admitted, "g") {
-			t.Errorf("the record begins with %q, expected a g after the time", admitted)
-		}
-	})
-}
-
 func TestPeekNamesWhenEnoughSlotsFree(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit string
@@ -186,11 +142,39 @@ func TestRecentPostKeepsAnOldRecord(t *testing.T) {
 	})
 }
 
-// v0.1.0's users may not run HRANDFIELD.
-func TestUserWithoutHRANDFIELDAdmits(t *testing.T) {
-	s := onProcess(t)
-	kit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-hrandfield").Err())
-	s.limiter(t, kit.Rules("900/1h", "900/1h", ""), day).admits(events(200, "e", "a")...)
+// Clean-up fails no decision: users of v0.1.0 may not run HRANDFIELD.
+func TestUserWhoMayNotCleanUpAdmits(t *testing.T) {
+	for _, command := range []string{"hrandfield", "hdel"} {
+		s := onProcess(t)
+		old := s.Time(t.Context()).Val().Add(-32 * day).UnixMicro()
+		for i := range 50 {
+			record := fmt.Sprintf("%d:0:0: delivery", old)
+			kit.Check(t, s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:old", i), record).Err())
+		}
+		kit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-"+command).Err())
+		s.limiter(t, kit.Rules("900/1h", "900/1h", ""), day).admits(events(200, "e", "a")...)
+	}
+}
+
+// A batch that writes many records looks at more of the old ones.
+func TestCleanUpKeepsUpWithLargeBatches(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("9000/1h", "9000/1h", ""), day)
+		old := s.Time(t.Context()).Val().Add(-32 * day).UnixMicro()
+		records := map[string]string{}
+		for i := range 900 {
+			records[fmt.Sprint("a:old", i)] = fmt.Sprintf("%d:0:0: delivery", old)
+		}
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", records).Err())
+		for i := 1; ; i++ {
+			c.admit(events(30, fmt.Sprint("e", i), "a")...)
+			if removed := len(records) + 30*i - int(s.HLen(t.Context(), "{n}:inflight").Val()); removed >= 100 {
+				return
+			} else if removed > 0 || i == 200 {
+				t.Fatalf("%d old records are gone after %d batches, expected 100 or more at once", removed, i)
+			}
+		}
+	})
 }
 
 func TestSentBacklogIsTrimmedInParts(t *testing.T) {

@@ -17,11 +17,11 @@ func (l *Limiter) KeepJournal(replica string) {
 
 // PutBack puts back all that a limiter remembers, as a healer does.
 func (l *Limiter) PutBack(ctx context.Context, connection *redis.Conn) error {
-	reply, err := quarantineScript.Run(ctx, connection, []string{l.keys.meta()}, "primary", "0", micros(healMost)).Slice()
+	store, err := run(ctx, l, connection, quarantineCall(l.keys, "primary", 0), decodeQuarantine)
 	if err != nil {
 		return err
 	}
-	_, err = l.putBack(ctx, connection, reply[0].(string))
+	_, err = l.putBack(ctx, connection, store.token)
 	return err
 }
 
@@ -32,7 +32,7 @@ func (l *Limiter) AgeJournal(shift int64) {
 	defer j.mu.Unlock()
 	for number := j.oldest; number < j.next; number++ {
 		r := j.entry(number)
-		for _, at := range []*int64{&r.at, &r.begun, &r.sent} {
+		for _, at := range []*int64{&r.at, &r.begun, &r.moved, &r.sent} {
 			if *at > 0 {
 				*at -= shift
 			}
@@ -49,6 +49,16 @@ func (l *Limiter) JournalTimes(request Request, begun, sent int64) {
 		}
 		if r.sent > 0 && sent > 0 {
 			r.sent = sent
+		}
+	})
+}
+
+// JournalMoved sets from when an event's slots count, where the limiter remembers that they moved; 0 sets
+// nothing. shift is added to the time.
+func (l *Limiter) JournalMoved(request Request, moved, shift int64) {
+	l.journal.change(request.member(), func(r *remembered) {
+		if r.moved > 0 && moved > 0 {
+			r.moved = moved + shift
 		}
 	})
 }

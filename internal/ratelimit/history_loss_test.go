@@ -166,7 +166,7 @@ func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, repli
 // in which it was not yet: a store that is set back to it has a slot too many.
 func (h *history) refundsForSure(request ratelimit.Request, asking replica) bool {
 	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
-	if a := h.model.inFlight(request); a == nil || len(a.known) > 1 || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
+	if a := h.model.inFlight(request); a == nil || len(a.known) > 1 || !h.model.stillCounts(asking, a, now+endsBefore.Microseconds()) {
 		return false
 	}
 	h.lossy.copied = nil

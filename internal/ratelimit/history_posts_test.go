@@ -24,20 +24,23 @@ func (h *history) sent(r *rapid.T) {
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
 	limiter, asking := h.whichFor(r, request)
 	h.stepOverEnds()
+	before := h.now()
 	if err := limiter.Sent(h.t.Context(), request); err != nil {
 		r.Fatal(err)
 	}
-	at := h.virtual(h.s.latest().([]any)[1].(int64))
+	at, moved := h.moved(1), h.moved(2)
 	if h.expire(at); h.unclear {
 		return
 	}
 	// Its reply is the time that it has recorded, which tells of the clock only where that is ahead of all
 	// admissions.
 	if newest := h.model.clock; at < newest {
-		r.Fatalf("recorded as sent at %d, before the newest admission at %d", at, newest)
+		r.Fatalf("recorded as sent at %d, before the latest score %d", at, newest)
 	}
+	h.wantMoved(r, asking, h.model.anyDelivery(request), moved, before, at)
 	limiter.JournalTimes(request, 0, at-h.s.aged.Microseconds())
-	h.model.markSent(asking, request, at)
+	limiter.JournalMoved(request, moved, -h.s.aged.Microseconds())
+	h.model.markSent(asking, request, at, moved)
 	h.operations++
 	h.keep()
 }
@@ -77,40 +80,66 @@ func (h *history) refund(r *rapid.T) {
 	h.operations++
 }
 
-// fail records that a post certainly failed: the last one of an event, or another. The replica that made a
-// post records its end.
-func (h *history) fail(r *rapid.T) {
+// answer records that a post failed, certainly or perhaps: the last one of an event, or another. The replica
+// that made a post records its end.
+func (h *history) answer(r *rapid.T) {
 	if h.unclear || len(h.asked) == 0 {
 		r.Skip("nothing to post")
 	}
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
-	limiter, _ := h.whichFor(r, request)
-	answer := ratelimit.Answer{Request: request, Channel: postChannel, Name: "another", Failed: true}
+	limiter, asking := h.whichFor(r, request)
+	answer := ratelimit.Answer{Request: request, Channel: postChannel, Name: "another", Failed: rapid.Bool().Draw(r, "certain")}
 	if a := h.model.inFlight(request); a != nil && a.post != "" && rapid.IntRange(0, 3).Draw(r, "the last one") > 0 {
 		answer.Name = a.post
 		if h.lossy != nil {
-			limiter = h.limiters[a.poster]
+			limiter, asking = h.limiters[a.poster], h.replicas[a.poster]
 		}
 	}
 	h.stepOverEnds()
+	before := h.now()
 	if _, _, err := limiter.Answered(h.t.Context(), answer); err != nil {
 		r.Fatal(err)
 	}
-	if h.expire(h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())); h.unclear {
+	moved := h.moved(2)
+	now := h.now()
+	if h.expire(now); h.unclear {
 		return
 	}
-	h.model.fail(request, answer.Name)
+	a := h.model.inFlight(request)
+	if a != nil && a.post != answer.Name {
+		a = nil
+	}
+	h.wantMoved(r, asking, a, moved, before, now)
+	if a != nil {
+		limiter.JournalMoved(request, moved, -h.s.aged.Microseconds())
+		h.model.answered(asking, a, answer.Failed, moved)
+	}
 	h.operations++
 	h.keep()
 }
 
-// fresh reports whether an event in flight is known for sure.
-func (h *history) fresh(request ratelimit.Request, asking replica, now int64) bool {
-	a := h.model.inFlight(request)
-	return a != nil && a.touched() > h.model.now(now)-asking.retention
+// now is the server's clock with all that has been waited for.
+func (h *history) now() int64 { return h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()) }
+
+// moved is the time in a column of the latest reply from which slots count, or 0.
+func (h *history) moved(column int) int64 {
+	if moved := h.s.latest().([]any)[column].(int64); moved > 0 {
+		return h.virtual(moved)
+	}
+	return 0
 }
 
-// begin begins a post of an event that is in flight.
+// wantMoved expects that a script has moved an event's slots if they still counted, and nothing else. The
+// script ran between the two times. Without an event nothing may move.
+func (h *history) wantMoved(r *rapid.T, asking replica, a *admission, moved, before, after int64) {
+	counted := a != nil && h.model.stillCounts(asking, a, h.model.latest(before))
+	counts := a != nil && h.model.stillCounts(asking, a, h.model.latest(after))
+	if counted == counts && counts != (moved > 0) {
+		r.Fatalf("slots of %+v moved to %d, and they count: %t\n%s\n%s", a, moved, counts, h.model, h.s.contents(h.t))
+	}
+}
+
+// begin begins a post of an event that is in flight, and is refused once its slots count no more.
 func (h *history) begin(r *rapid.T) {
 	if h.unclear || len(h.asked) == 0 {
 		r.Skip("nothing to post")
@@ -118,11 +147,12 @@ func (h *history) begin(r *rapid.T) {
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
 	limiter, asking := h.whichFor(r, request)
 	h.stepOverEnds()
-	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
-	if h.expire(now); h.unclear || !h.fresh(request, asking, now+endsBefore.Microseconds()) {
-		r.Skip("nothing in flight for sure")
+	before := h.now()
+	a := h.model.inFlight(request)
+	if h.expire(before); h.unclear || a == nil || !a.inFlight {
+		r.Skip("nothing in flight")
 	}
-	known := h.model.inFlight(request).post
+	known := a.post
 	if known == "" { // then it need not be known
 		known = rapid.SampledFrom([]string{"", "an earlier post"}).Draw(r, "known")
 	}
@@ -131,18 +161,27 @@ func (h *history) begin(r *rapid.T) {
 		Request: request, Channel: postChannel, Known: known, Name: fmt.Sprint("p", h.posts), Longest: time.Second,
 	}
 	permit, err := limiter.Begin(h.t.Context(), post)
-	if err == nil && permit.Status == ratelimit.NotInFlight {
-		now = h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
-		h.expire(now)
-		// a busy machine took longer than endsBefore
-		if h.unclear = h.unclear || !h.fresh(request, asking, now); h.unclear {
-			return
-		}
+	if err != nil {
+		r.Fatal(err)
 	}
-	if err != nil || permit.Status != ratelimit.Granted {
-		r.Fatalf("%+v: %+v, %v\n%s", post, permit, err, h.s.contents(h.t))
+	moved := int64(0)
+	if permit.Status == ratelimit.Granted {
+		moved = h.moved(3)
 	}
-	h.model.begin(asking, request, h.virtual(h.begunInStore(r, limiter, post)), post.Name)
+	now := h.now()
+	if h.expire(now); h.unclear {
+		return
+	}
+	h.wantMoved(r, asking, a, moved, before, now)
+	switch permit.Status {
+	case ratelimit.Granted:
+		begun := h.begunInStore(r, limiter, post)
+		limiter.JournalMoved(request, moved, -h.s.aged.Microseconds())
+		h.model.begin(asking, request, h.virtual(begun), moved, post.Name)
+	case ratelimit.NotInFlight:
+	default:
+		r.Fatalf("%+v: %+v\n%s", post, permit, h.s.contents(h.t))
+	}
 	h.operations++
 	h.keep()
 }

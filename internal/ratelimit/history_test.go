@@ -41,7 +41,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 						h := newHistory(t, r, s, client, replicas)
 						r.Repeat(map[string]func(*rapid.T){
 							"admit": h.admit, "admit again": h.admit, "admit once more": h.admit, "dry run": h.dryRun,
-							"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "fail": h.fail, "trace": h.trace, "forget scripts": h.forgetScripts,
+							"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "answer": h.answer, "trace": h.trace, "forget scripts": h.forgetScripts,
 						})
 						operations += h.operations
 					})
@@ -53,7 +53,7 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 					h := newLossyHistory(t, r, s, client)
 					r.Repeat(map[string]func(*rapid.T){
 						"admit": h.admit, "admit again": h.admit, "admit once more": h.admit, "dry run": h.dryRun,
-						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "fail": h.fail, "trace": h.trace, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
+						"wait": h.wait, "sent": h.sent, "refund": h.refund, "begin": h.begin, "answer": h.answer, "trace": h.trace, "keep a copy": h.keepCopy, "lose": h.lose, "lose more": h.lose,
 						"change limits": h.change,
 					})
 					compared += h.operations
@@ -317,7 +317,7 @@ func (h *history) trace(r *rapid.T) {
 	id := rapid.SampledFrom(h.asked).Draw(r, "request").ID
 	limiter, asking := h.which(r)
 	h.stepOverEnds()
-	traces, err := limiter.Trace(h.t.Context(), id, "")
+	traces, err := limiter.Trace(h.t.Context(), id)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func (h *history) trace(r *rapid.T) {
 	}
 	if h.lossy != nil { // a store that was set back may still have what counts in no window any more
 		over := func(_ identity, t ratelimit.Trace) bool {
-			return t.InFlight && max(t.Admitted.UnixMicro(), t.LastPost.UnixMicro()) <= now-asking.retention
+			return t.InFlight && max(t.Admitted.UnixMicro(), t.LastPost.UnixMicro()) <= now-asking.remembers()
 		}
 		maps.DeleteFunc(got, over)
 		maps.DeleteFunc(want, over)

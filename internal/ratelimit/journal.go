@@ -6,27 +6,30 @@ import (
 	"time"
 )
 
-// mostRemembered bounds how many admissions a replica remembers: the latest ones.
-const mostRemembered = 100_000
+// maxRemembered bounds the admissions that a replica remembers. The oldest ones go first.
+const maxRemembered = 100_000
 
-// remembered is one admission that this replica was given, and what became of it since. Times are
-// microseconds of the server's clock.
+// remembered is one admission and its fate. Times are microseconds by the clock of Redis. Zero means that the
+// time is unknown or has not come.
 type remembered struct {
 	member, delivery string
-	entry            string // of the index: its category, and its source if it has one
-	name             string // of its last post; empty after a certain failure, and before the first
-	at               int64  // of the admission; 0: not known, it is only recorded as sent
-	begun, sent      int64  // of the last post, and when it was recorded as sent; 0: not yet
+	entry            string // in the index
+	name             string // of the last post. Empty before the first, or if it certainly failed.
+	at               int64  // admission
+	begun, sent      int64  // last post, and record as sent
+	moved            int64  // the slots count from then in logs; zero if they never moved
 	cost, posts      int32
-	grouped          bool // it was charged to a group
-	redelivered      bool // another replica had been given it before
-	gone             bool // it was refunded
-	superseded       bool // admitted anew, or forfeited: only the slots of this admission matter
+	grouped          bool // charged to a group
+	redelivered      bool // the event was in flight already, perhaps through another replica
+	gone             bool // refunded
+	superseded       bool // forfeited, or admitted again: only its slots matter
+	released         bool // decided again: it has no slots in logs any more
 }
 
-// record is the text of the event in flight, as admit.lua and begin.lua write it; empty: it is not in flight.
+// record returns the in-flight record that the scripts would have written. It is empty if the event is not in
+// flight.
 func (r remembered) record() string {
-	if r.superseded || r.sent > 0 {
+	if r.superseded || r.sent > 0 || r.released && r.posts == 0 {
 		return ""
 	}
 	group := ""
@@ -36,29 +39,39 @@ func (r remembered) record() string {
 	return fmt.Sprintf("%d%s:%d:%d:%s %s", r.at, group, r.posts, r.begun, r.name, r.delivery)
 }
 
-// last is when something last happened to it.
-func (r remembered) last() int64 { return max(r.at, r.begun, r.sent) }
+func (r remembered) lastChange() int64 { return max(r.at, r.moved, r.sent) }
+
+// countsFrom returns the time from which the slots count in logs.
+func (r remembered) countsFrom() int64 { return max(r.at, r.moved) }
+
+// end marks a refunded or forfeited admission.
+func (r *remembered) end(keepsSlots bool) {
+	if keepsSlots {
+		r.superseded = true
+	} else {
+		r.gone = true
+	}
+}
 
 const blockSize = 512
 
-// journal is what a replica remembers of its admissions, to put it back into a store that has forgotten it.
-// It keeps them for as long as they count, or their ids are known, and no more than mostRemembered of them.
-// The zero journal remembers nothing until it is kept.
+// journal holds the admissions of one replica while they count or their ids are known, to restore them into a
+// store that has lost them. The zero journal remembers nothing until start.
 //
-// Healing begins with a new epoch: an answer to a question of an older one may come from a store that has
-// been lost since, and is not recorded any more. See Limiter.remember.
+// Every healing begins a new epoch. A reply to a call from an earlier epoch may come from a store that was
+// lost since, so the journal rejects it and the call is repeated.
 type journal struct {
 	mu     sync.Mutex
 	kept   bool
 	keep   int64 // microseconds
 	epoch  uint64
-	blocks []*[blockSize]remembered // a queue; numbers of entries go up by one from first
+	blocks []*[blockSize]remembered // a queue of entries with consecutive numbers
 	first  uint64                   // number of blocks[0][0]
 	oldest uint64
 	next   uint64
 	number map[string]uint64 // by member
-	ahead  int64             // microseconds by which the server's clock is ahead of this host's
-	pushed uint64            // how many were given up for others
+	ahead  int64             // microseconds by which the clock of Redis is ahead of this host
+	pushed uint64            // entries dropped for lack of room
 }
 
 func (j *journal) start(keep time.Duration) {
@@ -67,16 +80,15 @@ func (j *journal) start(keep time.Duration) {
 	j.kept, j.keep, j.number = true, keep.Microseconds(), map[string]uint64{}
 }
 
-// keepFor keeps admissions for so long from now on: a temporary limit can have a longer window. What was
-// forgotten before stays so.
+// keepFor changes the retention. It cannot bring back entries that were dropped before.
 func (j *journal) keepFor(keep time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.keep = keep.Microseconds()
 }
 
-// begin is the epoch in which a question is asked.
-func (j *journal) begin() uint64 {
+// current returns the epoch. Callers read it before they call Redis.
+func (j *journal) current() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.epoch
@@ -101,17 +113,18 @@ func (j *journal) find(member string) *remembered {
 	return nil
 }
 
-// now is the server's time, as far as it can be known here.
+// now estimates the clock of Redis.
 func (j *journal) now() int64 { return time.Now().UnixMicro() + j.ahead }
 
-// add remembers one more; mu is held. earlier: it was in flight already, so it may be one that is remembered,
-// with its posts.
-func (j *journal) add(r remembered, earlier bool) {
+// add appends an entry. It keeps the present entry of a redelivered event, which knows its posts. The caller
+// holds mu.
+func (j *journal) add(r remembered) {
 	if known := j.find(r.member); known != nil {
-		if earlier && known.at == r.at && !known.gone && known.sent == 0 {
-			known.superseded = false // a forfeit of it was not made
+		if r.redelivered && known.at == r.at && !known.gone && known.sent == 0 {
+			known.superseded = false // its forfeit did not reach Redis
 			return
 		}
+		known.released = known.released || known.record() != "" // admit.lua has taken its slots out
 		known.superseded = true
 	}
 	if (j.next-j.first)%blockSize == 0 {
@@ -122,13 +135,13 @@ func (j *journal) add(r remembered, earlier bool) {
 	j.number[r.member] = j.next - 1
 }
 
-// trim forgets what is no longer needed at a time, and what is too much; mu is held.
+// trim drops entries from the old end while they are obsolete or too many. The caller holds mu.
 func (j *journal) trim(now int64) {
 	for j.oldest < j.next {
 		r := j.entry(j.oldest)
 		switch {
-		case r.gone || r.last() <= now-j.keep:
-		case j.next-j.oldest > mostRemembered:
+		case r.gone || r.lastChange() <= now-j.keep:
+		case j.next-j.oldest > maxRemembered:
 			j.pushed++
 		default:
 			return
@@ -144,9 +157,9 @@ func (j *journal) trim(now int64) {
 	}
 }
 
-// admitted remembers what was admitted of a batch at a time. It is false if the answer is from before the
-// present epoch.
-func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembered, earlier bool))) bool {
+// decided adds the admissions of a batch, and releases the slots of earlier admissions that were decided again
+// and refused. It returns false if the epoch has passed.
+func (j *journal) decided(epoch uint64, now int64, entries []remembered, released []string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.kept {
@@ -156,22 +169,28 @@ func (j *journal) admitted(epoch uint64, now int64, each func(add func(r remembe
 		return false
 	}
 	j.ahead = now - time.Now().UnixMicro()
-	each(j.add)
+	for _, r := range entries {
+		j.add(r)
+	}
+	for _, member := range released {
+		if r := j.find(member); r != nil && r.record() != "" {
+			r.released = true
+		}
+	}
 	j.trim(now)
 	return true
 }
 
-// begun remembers a post that was permitted. It is false, as admitted is, if the answer is from before the
-// present epoch. An event is only posted while it is in flight: if a refund or a forfeit of it was not
-// answered, it was not made.
-func (j *journal) begun(epoch uint64, member, name string, posts int) bool {
-	return j.changed(epoch, member, func(r *remembered) {
+// begun records a permitted post. It returns false if the epoch has passed. The permit proves that the event
+// is in flight, so a refund or forfeit without a reply never reached Redis. The slots count from at.
+func (j *journal) begun(epoch uint64, member, name string, posts int, at int64) bool {
+	return j.changeIn(epoch, member, func(r *remembered) {
 		r.gone, r.superseded = false, false
-		r.posts, r.name, r.begun = int32(min(posts, 1<<30)), name, j.now()
+		r.posts, r.name, r.begun, r.moved = int32(min(posts, 1<<30)), name, at, max(r.moved, at)
 	})
 }
 
-// failed remembers that the post of this name certainly failed. Names are unique, so this holds for any store.
+// failed records that a post certainly failed. Names are unique, so no epoch is needed.
 func (j *journal) failed(member, name string) {
 	j.change(member, func(r *remembered) {
 		if r.name == name {
@@ -180,7 +199,12 @@ func (j *journal) failed(member, name string) {
 	})
 }
 
-// isSent remembers that an event is in Slack, of whoever was given its admission.
+// countsFrom records that a script has moved the slots of an event, unless at is 0.
+func (j *journal) countsFrom(member string, at int64) {
+	j.change(member, func(r *remembered) { r.moved = max(r.moved, at) })
+}
+
+// isSent records that an event is in Slack, even if another replica admitted it.
 func (j *journal) isSent(member, entry string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,54 +213,48 @@ func (j *journal) isSent(member, entry string) {
 	}
 	r := j.find(member)
 	if r == nil || r.gone {
-		j.add(remembered{member: member, entry: entry}, false)
+		j.add(remembered{member: member, entry: entry})
 		r = j.find(member)
 	}
 	r.sent = max(j.now(), r.at)
 	r.delivery, r.name = "", ""
 }
 
-// refunded forgets an admission that was given back, or only that it is in flight if it keeps its slots. It
-// is false, as admitted is, if the answer is from before the present epoch.
+// refunded records a refund, or a forfeit if the slots stay taken. It returns false if the epoch has passed.
 func (j *journal) refunded(epoch uint64, member string, keepsSlots bool) bool {
-	return j.changed(epoch, member, func(r *remembered) { r.end(keepsSlots) })
+	return j.changeIn(epoch, member, func(r *remembered) { r.end(keepsSlots) })
 }
 
-// mayBeRefunded is refunded where the refund was not answered.
+// mayBeRefunded records a refund or forfeit that may have reached Redis.
 func (j *journal) mayBeRefunded(member string, keepsSlots bool) {
 	j.change(member, func(r *remembered) { r.end(keepsSlots) })
 }
 
-func (r *remembered) end(keepsSlots bool) {
-	if keepsSlots {
-		r.superseded = true
-	} else {
-		r.gone = true
-	}
-}
-
-// changed is change, if the epoch is the present one.
-func (j *journal) changed(epoch uint64, member string, change func(*remembered)) bool {
+// changeIn changes an entry unless the epoch has passed.
+func (j *journal) changeIn(epoch uint64, member string, change func(*remembered)) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.kept && epoch != j.epoch {
 		return false
 	}
-	if r := j.find(member); r != nil {
-		change(r)
-	}
+	j.apply(member, change)
 	return true
 }
 
 func (j *journal) change(member string, change func(*remembered)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.apply(member, change)
+}
+
+// apply changes an entry if there is one. The caller holds mu.
+func (j *journal) apply(member string, change func(*remembered)) {
 	if r := j.find(member); r != nil {
 		change(r)
 	}
 }
 
-// all copies what is remembered.
+// all returns a copy of the entries to restore.
 func (j *journal) all() []remembered {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -249,10 +267,38 @@ func (j *journal) all() []remembered {
 	return entries
 }
 
-// size is how many admissions are remembered, and how many were given up for others.
+// size counts remembered events, and entries dropped for lack of room.
 func (j *journal) size() (remembered int, pushed uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.trim(j.now())
 	return len(j.number), j.pushed
+}
+
+// remember adds the admissions of a reply to the journal. It returns false if the epoch has passed.
+func (l *Limiter) remember(c admitCall, reply admitReply, epoch uint64) bool {
+	var entries []remembered
+	var released []string
+	for i, before := range reply.again {
+		if reply.decisions[i].Verdict != Admitted && before.name == "" { // else it may be in Slack
+			released = append(released, c.members[i])
+		}
+	}
+	for i, decision := range reply.decisions {
+		if decision.Verdict != Admitted {
+			continue
+		}
+		origin, before := c.origins.of[i], reply.again[i]
+		at, earlier := reply.earlier[i]
+		if !earlier {
+			at = reply.now
+		}
+		entries = append(entries, remembered{
+			member: c.members[i], delivery: c.batch[i].Delivery, entry: origin.entry,
+			at: at, cost: int32(c.batch[i].Cost), redelivered: earlier,
+			name: before.name, begun: before.begun, posts: int32(min(before.count, 1<<30)),
+			grouped: len(c.plan.rules.limitOf(groupScope(origin.origin.category))) > 0,
+		})
+	}
+	return l.journal.decided(epoch, reply.now, entries, released)
 }

@@ -11,9 +11,10 @@ import (
 func rememberAll(j *journal, n int, from int64) {
 	for i := range n {
 		at := from + int64(i)
-		j.admitted(j.begin(), at, func(add func(remembered, bool)) {
-			add(remembered{member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at), entry: "category", at: at, cost: 1}, false)
-		})
+		j.decided(j.current(), at, []remembered{{
+			member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at),
+			entry: "category", at: at, cost: 1,
+		}}, nil)
 	}
 }
 
@@ -23,16 +24,16 @@ func TestJournalIsBounded(t *testing.T) {
 	j := &journal{}
 	j.start(time.Hour)
 	now := time.Now().UnixMicro()
-	rememberAll(j, mostRemembered+10*blockSize, now)
+	rememberAll(j, maxRemembered+10*blockSize, now)
 	size, pushed := j.size()
-	if size != mostRemembered || pushed != 10*blockSize {
-		t.Errorf("%d are remembered and %d given up, expected %d and %d", size, pushed, mostRemembered, 10*blockSize)
+	if size != maxRemembered || pushed != 10*blockSize {
+		t.Errorf("%d are remembered and %d given up, expected %d and %d", size, pushed, maxRemembered, 10*blockSize)
 	}
 	all := j.all()
-	if first, last := now+10*blockSize, now+mostRemembered+10*blockSize-1; len(all) != mostRemembered ||
+	if first, last := now+10*blockSize, now+maxRemembered+10*blockSize-1; len(all) != maxRemembered ||
 		all[0].at != first || all[len(all)-1].at != last {
 		t.Errorf("%d are put back, from %d to %d, expected %d, from %d to %d", len(all), all[0].at-now, all[len(all)-1].at-now,
-			mostRemembered, first-now, last-now)
+			maxRemembered, first-now, last-now)
 	}
 	rememberAll(j, 1, now+2*time.Hour.Microseconds())
 	if len(j.number) != 1 || len(j.blocks) > 2 {
@@ -44,14 +45,15 @@ func TestJournalIsBounded(t *testing.T) {
 func TestJournalRefusesAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
-	if !j.admitted(j.begin(), 1, func(func(remembered, bool)) { t.Error("a journal that is not kept records") }) {
-		t.Error("a journal that is not kept refuses")
+	entries := []remembered{{member: "category:event", at: 1}}
+	if !j.decided(j.current(), 1, entries, nil) || len(j.all()) > 0 {
+		t.Error("a journal that is not kept refuses or records")
 	}
 	j.start(time.Hour)
-	asked := j.begin()
+	asked := j.current()
 	j.turn()
-	if j.admitted(asked, 1, func(func(remembered, bool)) { t.Error("it is recorded") }) {
-		t.Error("it is not refused")
+	if j.decided(asked, 1, entries, nil) || len(j.all()) > 0 {
+		t.Error("it is not refused, or recorded")
 	}
 }
 
@@ -62,10 +64,10 @@ func TestWhatARememberedAdmissionTakes(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	rememberAll(j, mostRemembered, time.Now().UnixMicro())
+	rememberAll(j, maxRemembered, time.Now().UnixMicro())
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / mostRemembered
+	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / maxRemembered
 	t.Logf("%d bytes for each admission", each)
 	if each > 400 {
 		t.Errorf("%d bytes for each admission, expected at most 400", each)

@@ -11,10 +11,12 @@ func TestNamespaceIsTheHashTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{
-		k.global(), k.meta(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.pace("C1"),
+		k.meta(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.pace("C1"),
 	}
-	for _, log := range []string{k.category("errors"), k.category("{odd}"), k.category("}{"), k.category(""), k.group("}")} {
-		names = append(names, k.bothForms(log)...)
+	for _, scope := range []scope{
+		globalScope, categoryScope("errors"), categoryScope("{odd}"), categoryScope("}{"), categoryScope(""), groupScope("}"),
+	} {
+		names = append(names, k.scope(scope)...)
 	}
 	for _, name := range names {
 		// Redis Cluster hashes what stands between the first opening brace and the first closing one after it.
@@ -30,11 +32,11 @@ func TestNoTwoThingsShareAKey(t *testing.T) {
 	k := keys{prefix: "{n}:"}
 	seen := map[string]bool{}
 	names := []string{k.meta(), k.inFlight(), k.sent(), k.categories(), k.pauses(), k.probes(), k.pace("C1")}
-	for _, log := range []string{
-		k.global(), k.category("global"), k.category("inflight"), k.category("sent"), k.category("categories"), k.category("pause"),
-		k.category(""), k.category("category:a"), k.category("a"), k.category("group:a"), k.category("buckets:a"), k.group("a"),
+	for _, scope := range []scope{
+		globalScope, categoryScope("global"), categoryScope("inflight"), categoryScope("sent"), categoryScope("categories"), categoryScope("pause"),
+		categoryScope(""), categoryScope("category:a"), categoryScope("a"), categoryScope("group:a"), categoryScope("buckets:a"), groupScope("a"),
 	} {
-		names = append(names, k.bothForms(log)...)
+		names = append(names, k.scope(scope)...)
 	}
 	for _, name := range names {
 		if seen[name] {

@@ -10,38 +10,33 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"notifier/lua"
 )
 
-// MaxBatch is how many requests Admit decides at most: Lua can pass only a few thousand values to one Redis
-// command.
+// MaxBatch bounds the requests of one Admit call. Lua can pass only a few thousand values to a Redis command.
 const MaxBatch = 1000
 
-// Limiter decides through Redis. It is safe for concurrent use. All state is in Redis, but for what it
-// remembers of its admissions to put it back into a store that has forgotten them.
+// Limiter decides through Redis. It is safe for concurrent use. Redis holds all state; the Limiter remembers
+// its own admissions only to restore them into a store that has lost them.
 type Limiter struct {
 	redis redis.UniversalClient
 	keys  keys
 
 	standing Rules
 	dedupe   time.Duration
-	plan     atomic.Pointer[plan] // each call takes it once
+	plan     atomic.Pointer[plan] // each call loads it once
 
 	lag atomic.Int64 // see ClockLag
 
-	replica string // names this process to other replicas, see NewHealer
+	replica string // see Healing
 	journal journal
-	healer  atomic.Pointer[Healer] // nil: none
-	token   atomic.Pointer[string] // of the store that may decide; nil: any store
-
-	admit, begin, answered, pauses, sent, refund, peeked *redis.Script
+	healer  atomic.Pointer[Healer]
+	token   atomic.Pointer[string] // of the store that may decide. Nil accepts any store.
 }
 
 // New returns a Limiter that uses an open client.
 //
-// namespace prefixes every key. dedupe is how long an id that was sent counts as a duplicate: 1 ms or more.
-// The rules have to be valid, as ParseLimit and ParseOverrides return them.
+// The namespace prefixes every key; see ValidateNamespace. An event counts as a duplicate for dedupe, at
+// least 1 ms, after it was sent. The rules must consist of valid limits, as ParseLimit returns them.
 func New(
 	client redis.UniversalClient, namespace string, rules Rules, dedupe time.Duration,
 ) (*Limiter, error) {
@@ -57,47 +52,42 @@ func New(
 			return nil, errors.New("a limit without a tier, expected " + limitBounds.form)
 		}
 	}
-	l := &Limiter{
-		redis:    client,
-		keys:     names,
-		standing: rules,
-		dedupe:   dedupe,
-		admit:    redis.NewScript(lua.Admit),
-		begin:    redis.NewScript(lua.Begin),
-		answered: redis.NewScript(lua.Answered),
-		pauses:   redis.NewScript(lua.Pauses),
-		sent:     redis.NewScript(lua.Sent),
-		refund:   redis.NewScript(lua.Refund),
-		peeked:   redis.NewScript(lua.Peek),
-	}
+	l := &Limiter{redis: client, keys: names, standing: rules, dedupe: dedupe}
 	l.plan.Store(newPlan(rules, Temporary{}, dedupe))
 	return l, nil
 }
 
-func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
-
-// Request is the question whether one event may be sent.
-type Request struct {
-	ID       string // the event's id, of any length; it counts within the category
-	Source   string // what its id counts together with, of any length; empty: its id counts alone
-	Delivery string // identifies the stream message that carries it; the same at each redelivery
-	Category string
-	Cost     int // slots it takes, 1 to Rules.MaxCost
+// SetTemporary replaces all temporary limits for later calls; the zero Temporary removes them. The limits
+// must be valid, as ParseLimit returns them.
+func (l *Limiter) SetTemporary(limits Temporary) {
+	p := newPlan(l.standing, limits, l.dedupe)
+	l.journal.keepFor(p.remembers)
+	l.plan.Store(p)
 }
 
-// Admit decides a batch of at most MaxBatch requests in order and returns one Decision for each. It may be
-// repeated with the same requests after any error: what was admitted gets the same answer again and is
-// charged once.
+// Rules returns the rules in force, with temporary limits.
+func (l *Limiter) Rules() Rules { return l.plan.Load().rules }
+
+// Request describes one event to be decided.
+type Request struct {
+	ID       string // of any length, unique within Category and Source
+	Source   string // of any length. May be empty.
+	Delivery string // names the stream message of the event; redeliveries keep it
+	Category string
+	Cost     int // slots, 1 to Rules.MaxCost
+}
+
+// Admit decides up to MaxBatch requests in order and returns one Decision for each. After any error it may be
+// repeated with the same requests: an admitted event is admitted again and charged once.
 //
-// An error means that there are no decisions: Redis is unavailable, refuses the call (read-only, out of
-// memory, no permission) or sends a reply that the script never returns; the batch is too long, or a request
-// has no cost.
+// An error means that nothing was decided. Redis is unavailable, refuses the call (read-only, out of memory,
+// no permission) or sends an invalid reply; the batch is too long; or a request costs less than 1.
 func (l *Limiter) Admit(ctx context.Context, batch []Request) (decisions []Decision, err error) {
 	if len(batch) > MaxBatch {
 		return nil, fmt.Errorf("a batch of %d events, expected at most %d", len(batch), MaxBatch)
 	}
 	for _, request := range batch {
-		if request.Cost < 1 { // it would pass every limit and be charged to none
+		if request.Cost < 1 { // every limit would admit it free of charge
 			return nil, fmt.Errorf("event %q costs %d slots, expected 1 or more", request.ID, request.Cost)
 		}
 	}
@@ -109,67 +99,56 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) (decisions []Decis
 }
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
-	epoch, token := l.journal.begin(), l.knownToken()
-	q := l.newAdmitCall(batch, token)
-	answer, err := l.call(ctx, q, batch)
+	epoch, token := l.journal.current(), l.knownToken()
+	c := l.newAdmitCall(batch, token)
+	reply, err := l.decide(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	l.lag.Store(int64(answer.lag))
-	if !l.remember(q, batch, answer, epoch) {
-		return nil, ErrHealing // the answer may be from a store that has been lost since
+	l.lag.Store(int64(reply.lag))
+	if !l.remember(c, reply, epoch) {
+		return nil, errHealing // the reply may come from a store that was lost since
 	}
-	return answer.decisions, nil
+	return reply.decisions, nil
 }
 
-// call runs admit.lua once.
-func (l *Limiter) call(ctx context.Context, q admitCall, batch []Request) (admitReply, error) {
-	reply, err := l.admit.Run(ctx, l.redis, q.keyNames, q.arguments...).Result()
-	if err != nil {
-		return admitReply{}, fmt.Errorf("redis: cannot decide: %w", l.explain(ctx, err, q.keyNames))
+func (l *Limiter) decide(ctx context.Context, c admitCall) (admitReply, error) {
+	reply, err := run(ctx, l, l.redis, c.call, c.decode)
+	if err != nil && !errors.Is(err, errHealing) {
+		err = fmt.Errorf("redis: cannot decide: %w", err)
 	}
-	answer, err := q.decode(reply, batch)
-	if err != nil && !errors.Is(err, ErrHealing) {
-		return admitReply{}, fmt.Errorf("redis: unexpected reply from admit.lua: %w", err)
-	}
-	return answer, err
+	return reply, err
 }
 
-// DryRun decides about one event of a category as Admit would now, and writes nothing. An empty category stands
-// for one that has sent nothing and has no reserve: only the global limit can refuse it. DryRun decides only about
-// limits: the event is never a duplicate. Redis may be out of memory or read-only.
+// DryRun returns the decision about a new event that Admit would make now, and writes nothing. The cost is in
+// slots, at least 1. An empty category stands for one without slots taken and without a reservation, so only
+// the global limit can refuse it. Redis may be read-only or out of memory.
 //
-// An error means that there is no decision, as for Admit. If a store has lost admissions, DryRun returns
-// ErrHealing at once, while Admit waits for the replicas to restore them.
+// Errors are as for Admit, but DryRun does not wait while a store is being healed.
 func (l *Limiter) DryRun(ctx context.Context, category string, cost int) (Decision, error) {
 	if cost < 1 {
 		return Decision{}, fmt.Errorf("a cost of %d slots, expected 1 or more", cost)
 	}
-	batch := []Request{{Category: category, Cost: cost}}
-	answer, err := l.call(ctx, l.newDryRun(batch, l.knownToken()), batch)
+	reply, err := l.decide(ctx, l.newDryRun(Request{Category: category, Cost: cost}, l.knownToken()))
 	if err != nil {
 		return Decision{}, err
 	}
-	return answer.decisions[0], nil
+	return reply.decisions[0], nil
 }
 
-// ClockLag is how far the clock of Redis was behind the newest admission at the last decision: above 0 only
-// after that clock was set back. Until it has caught up, the windows stand still and no slot becomes free.
+// ClockLag returns how far the clock of Redis was behind the newest admission at the last decision. It is
+// positive only after the clock was set back. Until the clock has caught up, no slot becomes free.
 func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) }
 
-// Sent records that an event is in Slack: its id is a duplicate from then on, for the dedupe window. Errors
-// are as for Admit; repeating the call is harmless.
+// Sent records that an event is in Slack. Its id is a duplicate for the dedupe window from then on. Errors
+// are as for Admit; the call may be repeated.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
-	keyNames := []string{l.keys.meta(), l.keys.inFlight(), l.keys.sent()}
-	// First: it is in Slack, even if recording that fails.
+	// Before the call, because the event is in Slack even if the call fails.
 	l.journal.isSent(request.member(), indexEntry(request.Category, sourceName(request.Source)))
 	err := l.onKnownStore(ctx, func() error {
-		reply, err := l.sent.Run(ctx, l.redis, keyNames, request.member(), micros(l.dedupe),
-			l.knownToken()).Result()
-		if err != nil {
-			return l.explain(ctx, err, keyNames)
-		}
-		return checkWord(reply, "recorded")
+		moved, err := run(ctx, l, l.redis, l.sentCall(request), decodeSent)
+		l.journal.countsFrom(request.member(), moved)
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("redis: cannot record %q as sent: %w", request.ID, err)
@@ -177,64 +156,48 @@ func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	return nil
 }
 
-// Refund releases the slots of an event that was admitted for this delivery and that is not in Slack. known
-// is the name of its last post whose end the caller knows; empty: none. It reports whether it has released
-// anything: not where there is nothing to release, so that repeating the call releases nothing twice, nor
-// after a later post than the known one. Errors are as for Admit.
-func (l *Limiter) Refund(ctx context.Context, request Request, known string) (bool, error) {
-	return l.release(ctx, request, request.Cost, known)
+// Refund releases the slots of an event that was admitted for this delivery and is not in Slack. lastPost
+// names the last post with a result known to the caller. It is empty before the first post. Refund reports
+// whether it released anything. It releases nothing twice, and nothing if a later post has begun. Errors are
+// as for Admit.
+func (l *Limiter) Refund(ctx context.Context, request Request, lastPost string) (bool, error) {
+	return l.release(ctx, request, request.Cost, lastPost)
 }
 
-// Forfeit ends an event in flight that is not in Slack and gets no refund: its slots stay taken, and its id
-// is free again. All else is as for Refund.
-func (l *Limiter) Forfeit(ctx context.Context, request Request, known string) (bool, error) {
-	return l.release(ctx, request, 0, known)
+// Forfeit is Refund without releasing the slots: the event leaves the events in flight, and its id is free
+// again.
+func (l *Limiter) Forfeit(ctx context.Context, request Request, lastPost string) (bool, error) {
+	return l.release(ctx, request, 0, lastPost)
 }
 
-// release ends an event in flight, and releases so many of its slots: all, or none.
-func (l *Limiter) release(ctx context.Context, request Request, slots int, known string) (bool, error) {
-	keyNames := []string{l.keys.meta(), l.keys.inFlight()}
-	for _, log := range []string{l.keys.global(), l.keys.category(request.Category),
-		l.keys.group(GroupOf(request.Category))} {
-		keyNames = append(keyNames, l.keys.bothForms(log)...)
-	}
-	member := request.member()
-	keepsSlots, word := slots == 0, ""
-	err := l.onKnownStore(ctx, func() error {
-		epoch, token := l.journal.begin(), l.knownToken()
-		reply, err := l.refund.Run(ctx, l.redis, keyNames, member, request.Delivery,
-			strconv.Itoa(slots), known, token).Result()
-		if err != nil {
-			if !errors.Is(err, ErrHealing) {
-				// The slots may have been given back. Until that is asked again nothing is posted, so they
-				// are not put back.
-				l.journal.mayBeRefunded(member, keepsSlots)
-			}
-			return l.explain(ctx, err, keyNames)
-		}
-		if word, err = replyWord(reply); err == nil && word == "refunded" &&
-			!l.journal.refunded(epoch, member, keepsSlots) {
-			return ErrHealing // the slots may have been put back meanwhile
+// release ends an event in flight. Zero slots keeps all of them taken.
+func (l *Limiter) release(ctx context.Context, request Request, slots int, lastPost string) (bool, error) {
+	member, keepsSlots, word := request.member(), slots == 0, ""
+	err := l.onKnownStore(ctx, func() (err error) {
+		epoch, token := l.journal.current(), l.knownToken()
+		c := l.refundCall(request, slots, lastPost, token)
+		word, err = run(ctx, l, l.redis, c, decodeWord("refunded", "nothing"))
+		switch {
+		case errors.Is(err, errHealing):
+		case err != nil:
+			// The script may have run. The caller repeats the call before any post, so do not restore the
+			// slots.
+			l.journal.mayBeRefunded(member, keepsSlots)
+		case word == "refunded" && !l.journal.refunded(epoch, member, keepsSlots):
+			return errHealing // a healer may have restored the slots meanwhile
 		}
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, fmt.Errorf("redis: cannot refund %q: %w", request.ID, err)
-	case word == "refunded":
-		return true, nil
-	case word != "nothing":
-		return false, fmt.Errorf("redis: unexpected reply from refund.lua: %q, expected refunded or nothing",
-			word)
 	}
-	return false, nil
+	return word == "refunded", nil
 }
 
-// Ready runs the script on an empty batch. It returns nil if Redis can decide now, else an error as for
-// Admit.
+// Ready decides an empty batch. It returns nil if Redis can decide now, otherwise an error as for Admit.
 func (l *Limiter) Ready(ctx context.Context) error {
 	_, err := l.admitOnce(ctx, nil)
-	if h := l.healer.Load(); h != nil && errors.Is(err, ErrHealing) {
+	if h := l.healer.Load(); h != nil && errors.Is(err, errHealing) {
 		h.wake()
 	}
 	return err
@@ -246,9 +209,8 @@ const MinRedisVersion = "7.0"
 // ErrUnsuitable marks errors that waiting does not fix: Redis is too old, or forbids scripts.
 var ErrUnsuitable = errors.New("this Redis cannot serve as the limiter's store")
 
-// Check is Ready, and also checks whether this Redis is usable at all: its version and the permission to run
-// scripts. An error that wraps ErrUnsuitable is permanent. While the store is healed it waits for that, for
-// some seconds.
+// Check extends Ready by the version of Redis and the permission to run scripts. An error that wraps
+// ErrUnsuitable is permanent. Check waits up to a few seconds while a store is being healed.
 func (l *Limiter) Check(ctx context.Context) error {
 	return l.onKnownStore(ctx, func() error { return l.checkOnce(ctx) })
 }
@@ -260,8 +222,8 @@ func (l *Limiter) checkOnce(ctx context.Context) error {
 	}
 	if major, _, _ := strings.Cut(version, "."); version != "" {
 		if number, err := strconv.Atoi(major); err != nil || number < 7 {
-			return fmt.Errorf("%w: it is version %s, expected %s or newer", ErrUnsuitable, version,
-				MinRedisVersion)
+			return fmt.Errorf("%w: it is version %s, expected %s or newer",
+				ErrUnsuitable, version, MinRedisVersion)
 		}
 	}
 	err = l.Ready(ctx)
@@ -272,27 +234,18 @@ func (l *Limiter) checkOnce(ctx context.Context) error {
 	return err
 }
 
-// forbidden reports whether the user lacks a permission: Redis has one error for a command and another for a
-// command that a script calls.
+// forbidden reports whether the user lacks a permission. Redis words the error differently for a command that
+// a script calls.
 func forbidden(err error) bool {
 	return err != nil && (redis.IsPermissionError(err) || strings.Contains(err.Error(), "NOPERM") ||
 		strings.Contains(err.Error(), "can't run this command"))
 }
 
-// version is empty if the server does not report it: the embedded store has no such section in INFO.
+// version returns "" if the server does not report its version. The embedded store does not.
 func (l *Limiter) version(ctx context.Context) (string, error) {
-	info, err := l.redis.Info(ctx, "server").Result()
-	switch {
-	case err == nil:
-		for _, line := range strings.Split(info, "\n") {
-			if version, found := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); found {
-				return version, nil
-			}
-		}
+	info, err := readInfo(ctx, l.redis, "server")
+	if errors.Is(err, errNoInfo) {
 		return "", nil
-	case strings.Contains(err.Error(), "NOPERM"), strings.Contains(err.Error(), "not supported"):
-		return "", nil
-	default:
-		return "", err
 	}
+	return info["redis_version"], err
 }

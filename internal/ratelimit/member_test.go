@@ -93,7 +93,7 @@ func TestSourceNamesAreUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := part.Draw(t, "a"), part.Draw(t, "b")
 		name := sourceName(a)
-		if len(name) > longestSource || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if len(name) > maxSource || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Fatalf("%q is named %q", a, name)
 		}
 		if name != a && sourceName(name) == name {
@@ -110,7 +110,7 @@ func TestSourceNamesAreUnique(t *testing.T) {
 
 // The parts of a hash are kept apart: the same text, divided in another way, is another event.
 func TestMemberKeepsItsPartsApart(t *testing.T) {
-	long := strings.Repeat("x", longestPlainMember) // too long for a plain member
+	long := strings.Repeat("x", maxPlainMember) // too long for a plain member
 	seen := map[string]Request{}
 	for _, request := range []Request{
 		{Category: "errors", Source: "/ci", ID: "-" + long},

@@ -33,7 +33,7 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		copied := known[admissionName(a)]
 		// A store that was set back knows posts again that no replica remembers.
 		_, sent := m.sent[identityOf(a.request)]
-		unclear = unclear || copied != nil && copied.inFlight && copied.posts > 0 && !a.inFlight && !sent
+		unclear = unclear || copied != nil && copied.inFlight && (copied.posts > 0 || a.released) && !a.inFlight && !sent
 		// What only a store that was set back had forgotten is remembered by its replica still.
 		if a.forgotten && (copied == nil || copied.inFlight) {
 			unclear = unclear || m.admittedAfter(a)
@@ -63,8 +63,9 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		if copied != nil && copied.inFlight && copied.posts == a.posts && copied.post != "" {
 			a.post = copied.post // the failure is lost: it may be in Slack
 		}
+		unclear = unclear || a.released && !slices.Equal(a.known, []int{a.releaser}) // who else knew it puts it back
 		if !a.refunded {
-			m.clock = max(m.clock, a.at)
+			m.clock = max(m.clock, a.at, a.moved)
 			of := identity{category: a.request.Category, source: a.request.Source}
 			// The index has an admission for longer than its replica remembers it.
 			if max(a.touched(), m.sent[identityOf(a.request)]) > now-p.remembers() {
@@ -81,8 +82,11 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	for name, s := range had.scopes {
 		m.scopes[name] = s.copy(map[*admission]*admission{})
 		for i, c := range s.log {
-			m.scopes[name].log[i].of = byName[admissionName(c.of)]
+			a := byName[admissionName(c.of)]
+			m.scopes[name].log[i].of = a
+			m.scopes[name].log[i].time = max(c.time, a.moved)
 		}
+		m.scopes[name].log = slices.DeleteFunc(m.scopes[name].log, func(c *charge) bool { return c.of.released })
 	}
 	slices.SortStableFunc(missing, func(a, b *admission) int {
 		return cmp.Or(slices.Index(order, a.by)-slices.Index(order, b.by), cmp.Compare(a.at, b.at))
@@ -91,13 +95,17 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	for _, a := range missing {
 		mark := marks[a.by]
 		for _, level := range p.levels(a.request.Category) {
+			from := a.moved
+			if level.width > 0 {
+				from = a.at
+			}
 			latest := max(now, mark) - level.keep
-			unclear = unclear || a.at > max(began, mark)-level.keep && a.at <= latest
-			if a.at <= latest || !slices.Contains(a.scopes, level.name) {
+			unclear = unclear || from > max(began, mark)-level.keep && from <= latest
+			if from <= latest || !slices.Contains(a.scopes, level.name) || level.width == 0 && a.released {
 				continue
 			}
 			if s := m.scope(level.name); level.width == 0 {
-				s.log = append(s.log, &charge{of: a, time: a.at, cost: a.request.Cost})
+				s.log = append(s.log, &charge{of: a, time: a.moved, cost: a.request.Cost})
 			} else {
 				s.pourBack(a.at, a.request.Cost, m.bucketEnd(level.width, a.at))
 			}
@@ -118,7 +126,7 @@ func (m *model) clockMarks(mark int64, order []int) map[int]int64 {
 	for _, by := range order {
 		for _, a := range m.admissions {
 			if !a.refunded && (a.by == by || slices.Contains(a.known, by)) {
-				mark = max(mark, a.at)
+				mark = max(mark, a.at, a.moved)
 			}
 		}
 		marks[by] = mark

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -10,21 +11,26 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// TestModelKeepsItsPromises plays random histories to the model alone. A list of what was really admitted,
-// and when, judges each answer: it knows neither buckets nor forms, nor what the model still remembers.
+// TestModelKeepsItsPromises plays random histories to the model alone. Two lists judge it that know neither
+// buckets nor forms, nor what the model still remembers: of what was really admitted, and of the messages that
+// Slack has shown. No window holds more messages than a limit that keeps each event.
 func TestModelKeepsItsPromises(t *testing.T) {
 	for name, replicas := range map[string]int{"one set of rules": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
-			admitted, refused := 0, 0
+			admitted, refused, shown := 0, 0, 0
 			rapid.Check(t, func(r *rapid.T) {
 				w := newWitness(r, replicas)
 				r.Repeat(map[string]func(*rapid.T){
 					"ask": w.ask, "ask again": w.ask, "ask once more": w.ask, "ask on": w.ask,
-					"wait": w.wait, "sent": w.sent, "refund": w.refund, "": w.check,
+					"wait": w.wait, "begin": w.begin, "begin again": w.begin, "answer": w.answer, "answer again": w.answer,
+					"refund": w.refund, "": w.check,
 				})
-				admitted, refused = admitted+len(w.all), refused+w.refused
+				admitted, refused, shown = admitted+len(w.all), refused+w.refused, shown+len(w.shown)
 			})
-			t.Logf("%d admitted, %d refused", admitted, refused)
+			t.Logf("%d admitted, %d refused, %d messages", admitted, refused, shown)
+			if shown == 0 {
+				t.Error("no message was shown: this judges nothing")
+			}
 		})
 	}
 }
@@ -40,7 +46,24 @@ type witness struct {
 	asked    []ratelimit.Request
 	waits    []time.Duration
 	all      []*given
+	shown    []slackMessage
+	posting  []*posting
+	posts    int // that have begun
 	refused  int
+}
+
+// slackMessage is a message that Slack shows.
+type slackMessage struct {
+	of *given
+	at int64
+}
+
+// posting is a post that has begun and has no answer yet.
+type posting struct {
+	of    *given
+	by    replica
+	begun int64
+	name  string
 }
 
 // given is one real admission.
@@ -78,11 +101,26 @@ func (w *witness) used(scope string, tier ratelimit.Tier, at int64) int {
 		if tier.Fixed {
 			from = at - at%window
 		}
-		if !g.refunded && slices.Contains(g.scopes, scope) && g.at >= from {
+		counts := !g.refunded && slices.Contains(g.scopes, scope) && (!g.released || w.inBuckets(scope))
+		if counts && w.countsFrom(g, scope) >= from {
 			used += g.request.Cost
 		}
 	}
 	return used
+}
+
+// countsFrom is when the slots of an admission begin to count in a scope: in a log from the latest post, in
+// buckets from the admission.
+func (w *witness) countsFrom(g *given, scope string) int64 {
+	if w.single() && !w.inBuckets(scope) {
+		return g.moved
+	}
+	return g.at
+}
+
+// inBuckets reports whether the only replica counts a scope in buckets.
+func (w *witness) inBuckets(scope string) bool {
+	return w.single() && widthOf(w.replicas[0].standing(scope)) > 0
 }
 
 func (w *witness) ask(r *rapid.T) {
@@ -117,7 +155,7 @@ func (w *witness) ask(r *rapid.T) {
 func (w *witness) admitted(by int, request ratelimit.Request) {
 	p, now := w.replicas[by], w.model.clock
 	for _, g := range w.all { // what was forgotten is not known again when the clock steps back
-		if w.single() && !w.steps && g.is(request) && !g.refunded && (g.sent > now-p.dedupe || g.sent == 0 && g.at > now-p.retention) {
+		if w.single() && !w.steps && g.is(request) && !g.refunded && (g.sent > now-p.dedupe || g.sent == 0 && w.model.stillCounts(p, g.admission, now)) {
 			w.Fatalf("%+v is admitted again at %d: %+v", request, now, g)
 		}
 	}
@@ -157,9 +195,14 @@ func (w *witness) kept(scope, category string) int64 {
 func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decision ratelimit.Decision) {
 	levels, now := p.levels(request.Category), w.now()
 	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.verdict == decision.Verdict })]
-	tier, room := decision.Tier, decision.Tier.Count-decision.Reserved
+	tier, room, reserved := decision.Tier, decision.Tier.Count-decision.Reserved, 0
 	if decision.RetryAfter == 0 {
-		if request.Cost <= room {
+		for other, slots := range p.rules.Reserve { // used or not
+			if level.verdict == ratelimit.Global && p.rules.Reserves(tier) && other != request.Category {
+				reserved += slots
+			}
+		}
+		if request.Cost <= tier.Count-reserved {
 			w.Fatalf("%+v never fits: %+v", request, decision)
 		}
 		return
@@ -186,7 +229,7 @@ func (w *witness) next(scope string, tier ratelimit.Tier, at int64) int64 {
 	}
 	next := int64(1 << 62)
 	for _, g := range w.all {
-		if leaves := g.at + window; slices.Contains(g.scopes, scope) && leaves > at {
+		if leaves := w.countsFrom(g, scope) + window; slices.Contains(g.scopes, scope) && leaves > at {
 			next = min(next, leaves)
 		}
 	}
@@ -248,36 +291,119 @@ func (w *witness) wait(r *rapid.T) {
 	}
 }
 
-func (w *witness) sent(r *rapid.T) {
+// begin begins a post of an admitted event. A replica may only post while the slots count; else it asks anew.
+func (w *witness) begin(r *rapid.T) {
+	g := w.anyInFlight(r)
+	by := w.replicas[g.by]
+	if g.post != "" || !w.model.stillCounts(by, g.admission, w.model.latest(w.clock)) {
+		r.Skip("being posted, or to be decided again")
+	}
+	w.posts++
+	p := &posting{of: g, by: by, begun: w.clock, name: fmt.Sprint("p", w.posts)}
+	w.model.begin(by, g.request, w.clock, w.model.latest(w.clock), p.name)
+	w.posting = append(w.posting, p)
+}
+
+// answer ends a post: Slack has shown the message at some time until now, or certainly not; or the worker has
+// died, after a message that was shown at once, and nobody hears of it.
+func (w *witness) answer(r *rapid.T) {
+	if len(w.posting) == 0 {
+		r.Skip("no post has begun")
+	}
+	n := rapid.IntRange(0, len(w.posting)-1).Draw(r, "post")
+	p := w.posting[n]
+	w.posting = slices.Delete(w.posting, n, n+1)
+	g, now := p.of, w.model.latest(w.clock)
+	if !g.inFlight || g.post != p.name {
+		r.Skip("not in flight any more")
+	}
+	counts := w.model.stillCounts(p.by, g.admission, now)
+	countsFrom := int64(0)
+	if counts {
+		countsFrom = now
+	}
+	switch rapid.IntRange(0, 3).Draw(r, "answer") {
+	case 0:
+		w.model.answered(p.by, g.admission, true, countsFrom)
+	case 1:
+		w.show(g, p.begun)
+	default:
+		at := p.begun
+		if counts && w.clock > p.begun {
+			at = rapid.Int64Range(p.begun, w.clock).Draw(r, "shown")
+		}
+		w.show(g, at)
+		g.sent = now
+		w.model.markSent(p.by, g.request, now, countsFrom)
+	}
+}
+
+// anyInFlight returns an admission that is in flight.
+func (w *witness) anyInFlight(r *rapid.T) *given {
 	if len(w.all) == 0 {
 		r.Skip("nothing was admitted")
 	}
-	g := rapid.SampledFrom(w.all).Draw(r, "sent")
+	g := rapid.SampledFrom(w.all).Draw(r, "event")
 	if w.model.inFlight(g.request) != g.admission {
 		r.Skip("not in flight")
 	}
-	g.sent = max(w.clock, w.model.clock)
-	w.model.markSent(w.replicas[g.by], g.request, g.sent)
+	return g
+}
+
+// show adds a message, and looks at every window with it. Buckets count from the admission, a set-back clock
+// and different rules leave windows open.
+func (w *witness) show(g *given, at int64) {
+	w.shown = append(w.shown, slackMessage{g, at})
+	if !w.single() || w.steps {
+		return
+	}
+	for _, level := range w.replicas[0].levels(g.request.Category) {
+		for _, tier := range level.limit {
+			if level.width > 0 {
+				continue
+			}
+			for _, last := range w.shown { // a window that ends with it
+				if messages := w.messages(level.name, tier, last.at); messages > tier.Count {
+					w.Fatalf("%d messages of %s in %s until %d: %+v", messages, level.name, tier, last.at, w.shown)
+				}
+			}
+		}
+	}
+}
+
+// messages counts the slots of the messages of a scope in the window of a tier that ends at a time.
+func (w *witness) messages(scope string, tier ratelimit.Tier, until int64) int {
+	messages, from := 0, until-tier.Window.Microseconds()+1
+	if tier.Fixed {
+		from = until - until%tier.Window.Microseconds()
+	}
+	for _, m := range w.shown {
+		if slices.Contains(m.of.scopes, scope) && m.at >= from && m.at <= until {
+			messages += m.of.request.Cost
+		}
+	}
+	return messages
 }
 
 func (w *witness) refund(r *rapid.T) {
 	if len(w.all) == 0 || !w.single() {
 		r.Skip("nothing that is in one form for sure")
 	}
-	g := rapid.SampledFrom(w.all).Draw(r, "refunded")
-	if w.model.inFlight(g.request) != g.admission {
-		r.Skip("not in flight")
+	g := w.anyInFlight(r)
+	if g.post != "" {
+		r.Skip("it may be in Slack")
 	}
 	w.model.refund(g.admission)
 	g.refunded = true
 }
 
-// check looks at what the model holds, after each step.
+// check looks at what the model holds, after each step. A replica without a limit for the group leaves slots
+// there that another one has taken.
 func (w *witness) check(*rapid.T) {
 	for name, s := range w.model.scopes {
 		for _, c := range s.log {
-			if c.time != c.of.at || c.of.refunded {
-				w.Fatalf("%s counts at %d what was admitted at %d, refunded %t", name, c.time, c.of.at, c.of.refunded)
+			if c.time != c.of.moved || c.of.refunded || c.of.released && w.single() {
+				w.Fatalf("%s counts at %d: %+v", name, c.time, c.of)
 			}
 		}
 		for i, b := range s.buckets {

@@ -71,6 +71,15 @@ func (p replica) levels(category string) []level {
 	return append(levels, global)
 }
 
+// everyLevel are those of a category with its group's, also if that has no limit.
+func (p replica) everyLevel(category string) []level {
+	levels := p.levels(category)
+	if len(levels) == 2 {
+		levels = append(levels, level{verdict: ratelimit.Group, name: groupScope(ratelimit.GroupOf(category))})
+	}
+	return levels
+}
+
 // standing is the limit that the settings give to a scope, or none.
 func (p replica) standing(name string) ratelimit.Limit {
 	switch of, rest, _ := strings.Cut(name, " "); of {

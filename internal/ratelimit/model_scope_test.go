@@ -40,6 +40,15 @@ func (s *scope) pour(at int64, slots int, ends int64) int64 {
 	return ends
 }
 
+// chargeOf is what an admission takes in the log, or nil.
+func (s *scope) chargeOf(a *admission) *charge {
+	i := slices.IndexFunc(s.log, func(c *charge) bool { return c.of == a })
+	if i < 0 {
+		return nil
+	}
+	return s.log[i]
+}
+
 func (s *scope) trimLog(at int64) {
 	s.log = slices.DeleteFunc(s.log, func(c *charge) bool { return c.time <= at })
 	if len(s.log) == 0 {

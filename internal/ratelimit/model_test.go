@@ -36,10 +36,13 @@ type admission struct {
 	forgotten bool     // in a store that was set back, and in flight for its replica
 	posts     int      // that have begun
 	begun     int64    // the last of them
+	moved     int64    // from when its slots count in logs
 	post      string   // its name; empty if it certainly failed
 	failed    string   // the last post that certainly failed, as its replica remembers
 	poster    int      // the replica that began that post, by its number
 	refunded  bool
+	released  bool  // decided again: it has no slots in logs
+	releaser  int   // by this replica
 	by        int   // the replica that was given it first
 	known     []int // those that were given it, by their numbers
 }
@@ -51,8 +54,8 @@ func identityOf(r ratelimit.Request) identity { return identity{r.Category, r.So
 
 func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) == identityOf(r) }
 
-// touched is when something last happened to what is in flight.
-func (a *admission) touched() int64 { return max(a.at, a.begun) }
+// touched is when something last happened to an event in flight.
+func (a *admission) touched() int64 { return max(a.at, a.begun, a.moved) }
 
 func (m *model) scope(name string) *scope {
 	if m.scopes[name] == nil {
@@ -60,6 +63,9 @@ func (m *model) scope(name string) *scope {
 	}
 	return m.scopes[name]
 }
+
+// latest is the clock by which slots move.
+func (m *model) latest(clock int64) int64 { return max(clock, m.clock) }
 
 // now is the clock that decides: the server's, but always later than the newest admission.
 func (m *model) now(clock int64) int64 { return max(clock, m.clock+1) }
@@ -88,7 +94,9 @@ func (m *model) decideBatch(by replica, clock int64, requests []ratelimit.Reques
 }
 
 func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
-	known := func(a *admission) bool { return a.is(request) && a.touched() > b.now-b.by.retention }
+	known := func(a *admission) bool {
+		return a.is(request) && (slices.Contains(b.taken, a) || b.hasSlots(b.by, a) && b.stillCounts(b.by, a, b.now))
+	}
 	for _, a := range append(slices.Clone(b.taken), b.admissions...) {
 		switch {
 		case !a.inFlight || !known(a):
@@ -104,14 +112,27 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	if at, found := b.sent[identityOf(request)]; found && at > b.now-b.by.dedupe {
 		return ratelimit.Decision{Verdict: ratelimit.Duplicate}
 	}
-	before := b.outlived(request)
+	old := b.anyDelivery(request)
+	if old == nil {
+		old = &admission{}
+	}
+	putBack := b.takeOut(old) // it is decided again as if it had no slots in logs
 	if refusal := b.refusal(request); refusal != nil {
-		refusal.Posts, refusal.LastPost = before.posts, before.post
+		refusal.Posts, refusal.LastPost = old.posts, old.post
+		switch {
+		case old.post != "": // it may be in Slack
+			putBack()
+			old.released = false
+		case old.posts == 0:
+			old.inFlight = false
+			b.forgetEnd()
+		}
 		return *refusal
 	}
+	before := *old
 	a := &admission{
 		request: request, at: b.now, inFlight: true, by: b.by.number, known: []int{b.by.number},
-		posts: before.posts, begun: before.begun, post: before.post, poster: b.by.number,
+		posts: before.posts, begun: before.begun, moved: b.now, post: before.post, poster: b.by.number,
 	}
 	for _, level := range b.by.levels(request.Category) {
 		a.scopes = append(a.scopes, level.name)
@@ -121,15 +142,75 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	return ratelimit.Decision{Verdict: ratelimit.Admitted}
 }
 
-// outlived returns the admission whose record an event still has when it is decided again. It is empty if the
-// event has none.
-func (b *batch) outlived(request ratelimit.Request) admission {
-	for _, a := range b.admissions {
-		if a.inFlight && a.is(request) {
-			return *a
+// takeOut removes an event's slots from the logs of its scopes. What it returns puts them back.
+func (b *batch) takeOut(a *admission) (putBack func()) {
+	removed := map[*scope][]*charge{}
+	a.released, a.releaser = true, b.by.number
+	for _, level := range b.by.levels(a.request.Category) {
+		s := b.scope(level.name)
+		for _, c := range s.log {
+			if c.of == a {
+				removed[s] = append(removed[s], c)
+			}
+		}
+		s.log = slices.DeleteFunc(s.log, func(c *charge) bool { return c.of == a })
+		if len(s.log) == 0 {
+			s.logEnds = 0
 		}
 	}
-	return admission{}
+	return func() {
+		for _, level := range b.by.levels(a.request.Category) {
+			if s := b.scope(level.name); len(removed[s]) > 0 {
+				s.log = append(s.log, removed[s]...)
+				s.logEnds = max(s.logEnds, b.now+level.keep)
+			}
+		}
+	}
+}
+
+// hasSlots reports whether an event has slots in all its scopes: in the log, or perhaps in buckets.
+func (m *model) hasSlots(by replica, a *admission) bool {
+	for _, level := range by.levels(a.request.Category) {
+		s := m.scope(level.name)
+		if s.chargeOf(a) == nil && len(s.buckets) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// stillCounts reports whether the slots of an event count in every tier of its scopes. In a log they count from
+// its latest post, in buckets from its admission.
+func (m *model) stillCounts(by replica, a *admission, now int64) bool {
+	for _, level := range by.levels(a.request.Category) {
+		from := a.at
+		if c := m.scope(level.name).chargeOf(a); c != nil {
+			from = c.time
+		}
+		for _, tier := range level.limit {
+			if !m.counts(tier, from, now) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// move lets the slots of an event count from a time on, where a log has them.
+func (m *model) move(by replica, a *admission, at int64) {
+	a.moved = max(a.moved, at)
+	m.clock = max(m.clock, at)
+	for _, level := range by.everyLevel(a.request.Category) {
+		s := m.scope(level.name)
+		for _, c := range s.log {
+			if c.of == a {
+				c.time = max(c.time, at)
+			}
+		}
+		if len(s.log) > 0 {
+			s.logEnds = max(s.logEnds, at+level.keep)
+		}
+	}
 }
 
 // used is how many slots of a scope are taken in a tier.
@@ -152,17 +233,18 @@ func (b *batch) kept(tier ratelimit.Tier, category string) int {
 	return kept
 }
 
-// reservesForOthers is whether slots of a global tier are reserved for other categories, used or not.
-func (b *batch) reservesForOthers(level level, tier ratelimit.Tier, category string) bool {
+// reservedForOthers is how many slots of a global tier are reserved for other categories, used or not.
+func (b *batch) reservedForOthers(level level, tier ratelimit.Tier, category string) int {
 	if level.verdict != ratelimit.Global || !b.by.rules.Reserves(tier) {
-		return false
+		return 0
 	}
-	for other := range b.by.rules.Reserve {
+	reserved := 0
+	for other, slots := range b.by.rules.Reserve {
 		if other != category {
-			return true
+			reserved += slots
 		}
 	}
-	return false
+	return reserved
 }
 
 // refusal is the decision by the tier that frees last, or nil: all have room. Of those that free at the same
@@ -182,15 +264,15 @@ func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 			}
 			decision := &ratelimit.Decision{Verdict: level.verdict, Tier: tier, Used: used, Reserved: kept}
 			at := int64(never)
-			if room < 0 {
-				decision.Never = kept == 0 || request.Cost > tier.Count
+			reserved := b.reservedForOthers(level, tier, request.Category)
+			if request.Cost > tier.Count-reserved {
+				decision.Never = true
 			} else {
 				var orLater bool
 				at, orLater = b.frees(level, tier, used-room)
 				decision.RetryAfter = max(0, time.Duration(at-b.clock)*time.Microsecond)
-				atLeast = atLeast || orLater
+				atLeast = atLeast || orLater || reserved > 0
 			}
-			atLeast = atLeast || b.reservesForOthers(level, tier, request.Category)
 			if at > latest {
 				refusal, latest = decision, at
 			}
@@ -264,17 +346,22 @@ func (m *model) admit(by replica, a *admission) {
 	}
 }
 
-// begin records that a post has begun.
-func (m *model) begin(by replica, request ratelimit.Request, at int64, post string) {
+// begin records that a post has begun, by the server's clock, and from when the slots count.
+func (m *model) begin(by replica, request ratelimit.Request, at, countsFrom int64, post string) {
 	a := m.inFlight(request)
 	a.posts, a.begun, a.post, a.poster = a.posts+1, at, post, by.number
 	m.inFlightEnds = max(m.inFlightEnds, at+by.remembers())
+	m.move(by, a, countsFrom)
 }
 
-// fail records that a post certainly failed: that the event is not in Slack, if it was the last one.
-func (m *model) fail(request ratelimit.Request, post string) {
-	if a := m.inFlight(request); a != nil && a.post == post {
-		a.post, a.failed = "", post
+// answered records Slack's answer to the last post of an event in flight. Its slots count from a time, unless
+// that is 0. After a certain failure the event is not in Slack.
+func (m *model) answered(by replica, a *admission, failed bool, countsFrom int64) {
+	if countsFrom > 0 {
+		m.move(by, a, countsFrom)
+	}
+	if failed {
+		a.post, a.failed = "", a.post
 	}
 }
 
@@ -288,7 +375,21 @@ func (m *model) inFlight(request ratelimit.Request) *admission {
 	return nil
 }
 
-func (m *model) markSent(by replica, request ratelimit.Request, at int64) {
+// anyDelivery is what is in flight for any delivery of an event, or nil.
+func (m *model) anyDelivery(request ratelimit.Request) *admission {
+	for _, a := range m.admissions {
+		if a.inFlight && a.is(request) {
+			return a
+		}
+	}
+	return nil
+}
+
+// markSent records an event as sent. Its slots count from a time, unless that is 0.
+func (m *model) markSent(by replica, request ratelimit.Request, at, countsFrom int64) {
+	if a := m.anyDelivery(request); a != nil && countsFrom > 0 {
+		m.move(by, a, countsFrom)
+	}
 	m.sent[identityOf(request)] = at
 	m.sentEnds = max(m.sentEnds, at+by.dedupe)
 	maps.DeleteFunc(m.sent, func(_ identity, sent int64) bool { return sent <= at-by.dedupe })

@@ -3,6 +3,7 @@
 package ratelimit_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,8 @@ import (
 )
 
 // A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each
-// (make mutants).
+// (make mutants). Every mutant runs against all tests, so the record shows which tests catch which mutant and
+// which test is the only one to catch it: a test that never is can go, if it checks nothing else.
 //
 // The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words
 // around it are there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
@@ -39,7 +41,8 @@ func allMutants() (all []mutant) {
 				change, after, _ := strings.Cut(rest, "»")
 				right, wrong, _ := strings.Cut(change, "¦")
 				for _, wrong := range strings.Split(wrong, "¦") {
-					all = append(all, mutant{file, strings.Replace(line, change, right+"¦"+wrong, 1), before + right + after, before + wrong + after})
+					mistake := strings.Replace(line, change, right+"¦"+wrong, 1)
+					all = append(all, mutant{file, mistake, before + right + after, before + wrong + after})
 				}
 			}
 		}
@@ -47,7 +50,7 @@ func allMutants() (all []mutant) {
 	return all
 }
 
-// Each mutant has a deadline: one that makes a test hang is caught too.
+// mutantDeadline bounds each part of the tests. A mutant that makes a test hang is caught by that test.
 const mutantDeadline = 90 * time.Second
 
 // TestEveryMutantFits takes a second: run it after a change of the product.
@@ -67,27 +70,89 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
 		return
 	}
-	if output, passed := runTests(t, root, "", ""); !passed {
-		t.Fatalf("the tests fail without any mutant:\n%s", output)
+	if catchers, output := runTests(t, root, "", ""); len(catchers) > 0 {
+		t.Fatalf("the tests fail without any mutant: %s\n%s", catchers, output)
 	}
 
-	var tried, caught atomic.Int32
+	all := allMutants()
+	outcomes := make([]outcome, len(all))                // empty for those that -run leaves out
 	places := make(chan struct{}, runtime.GOMAXPROCS(0)) // -parallel is for tests that wait; these compute
 	t.Run("mutant", func(t *testing.T) {
-		for _, m := range allMutants() {
+		for i, m := range all {
 			t.Run(filepath.Base(m.file)+": "+m.mistake, func(t *testing.T) {
 				t.Parallel()
 				places <- struct{}{}
 				defer func() { <-places }()
-				tried.Add(1)
-				by, err := m.run(t, root)
-				kit.Check(t, err)
-				caught.Add(1)
-				fmt.Printf("caught  %-30s %-55s %s\n", m.file, m.mistake, by)
+				outcomes[i] = m.run(t, root)
+				outcomes[i].record(t)
 			})
 		}
 	})
-	fmt.Printf("caught %d of %d\n", caught.Load(), tried.Load())
+	report(t, slices.DeleteFunc(outcomes, func(o outcome) bool { return o.File == "" }))
+}
+
+// outcome says which tests caught a mutant: none if it survived.
+type outcome struct {
+	File    string   `json:"file"`
+	Mistake string   `json:"mistake"`
+	Caught  []string `json:"caught"`
+	Seconds float64  `json:"seconds"`
+}
+
+// recordVariable names a file. Each outcome is appended to it as a line of JSON as soon as the mutant is done.
+const recordVariable = "NOTIFIER_MUTANTS_RECORD"
+
+func (o outcome) record(t *testing.T) {
+	t.Helper()
+	fmt.Printf("%-30s %-55s caught by %d\n", o.File, o.Mistake, len(o.Caught))
+	if len(o.Caught) == 0 {
+		t.Error("it survived")
+	}
+	name := os.Getenv(recordVariable)
+	if name == "" {
+		return
+	}
+	line, err := json.Marshal(o)
+	kit.Check(t, err)
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	kit.Check(t, err)
+	_, err = file.Write(append(line, '\n')) // in one write, because several mutants may run
+	kit.Check(t, errors.Join(err, file.Close()))
+}
+
+// report prints who caught each mutant, then how many each test caught, and how many it alone caught.
+func report(t *testing.T, outcomes []outcome) {
+	t.Helper()
+	program, err := os.Executable()
+	kit.Check(t, err)
+	names, err := execute(t, ".", nil, program, "-test.list=^(Test|Fuzz)")
+	kit.Check(t, err)
+	total, alone := map[string]int{}, map[string]int{}
+	for name := range strings.FieldsSeq(names) {
+		total[name] = 0
+	}
+	survivors := 0
+	fmt.Printf("\n%-30s %-55s %s\n", "FILE", "MISTAKE", "CAUGHT BY")
+	for _, o := range outcomes {
+		fmt.Printf("%-30s %-55s %s\n", o.File, o.Mistake, strings.Join(o.Caught, " "))
+		for _, name := range o.Caught {
+			total[name]++
+		}
+		switch len(o.Caught) {
+		case 0:
+			survivors++
+		case 1:
+			alone[o.Caught[0]]++
+		}
+	}
+	fmt.Printf("\n%6s %6s %s\n", "CAUGHT", "ALONE", "TEST")
+	byCatches := func(a, b string) int {
+		return cmp.Or(alone[b]-alone[a], total[b]-total[a], strings.Compare(a, b))
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(total), byCatches) {
+		fmt.Printf("%6d %6d %s\n", total[name], alone[name], name)
+	}
+	fmt.Printf("\ncaught %d of %d\n", len(outcomes)-survivors, len(outcomes))
 }
 
 func (m mutant) source(root string) (string, error) {
@@ -101,51 +166,38 @@ func (m mutant) source(root string) (string, error) {
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }
 
-var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-
-// run says what has caught the mutant.
-func (m mutant) run(t *testing.T, root string) (by string, err error) {
+// run tries one mutant on all tests.
+func (m mutant) run(t *testing.T, root string) outcome {
+	t.Helper()
+	begin := time.Now()
 	source, err := m.source(root)
-	if err != nil {
-		return "", err
-	}
+	kit.Check(t, err)
 	mutated := filepath.Join(t.TempDir(), filepath.Base(m.file))
-	if err := os.WriteFile(mutated, []byte(source), 0o600); err != nil {
-		return "", err
-	}
-	output, passed := runTests(t, root, m.file, mutated)
-	switch failed := failedTest.FindAllStringSubmatch(output, -1); {
-	case passed:
-		return "", errors.New("it survived")
-	case len(failed) > 0:
-		return failed[len(failed)-1][1], nil
-	case strings.Contains(output, "panic: test timed out"):
-		return "the deadline", nil
-	default:
-		return "", fmt.Errorf("no test has failed, and yet they do not pass:\n%s", output)
-	}
+	kit.Check(t, os.WriteFile(mutated, []byte(source), 0o600))
+	catchers, _ := runTests(t, root, m.file, mutated)
+	return outcome{File: m.file, Mistake: m.mistake, Caught: catchers, Seconds: time.Since(begin).Seconds()}
 }
 
-// The tests are in short form, without those that need a while to start servers. Those that find most at the
-// least cost come first: the examples on the embedded store, the histories on it, then everything on a
-// server. A fixed seed finds the same each time.
+// The parts of a run go side by side because most tests wait. The tests are in short form, and those that need
+// a while to start servers are left out. A fixed seed plays the same histories each time. Each part is a
+// process: after a mutant has crashed or hung one, the tests of the others still run to their end.
 const (
-	left      = "TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
-	histories = "^TestTheScriptsDecideLikeTheModel$"
-	slow      = "^(TestNoStormIsRefused|TestRepeatedCallChargesOnce|TestTheScriptsDecideLikeTheModel)$"
+	left    = "^TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
+	slow    = "Storm|RepeatedCall|AWaitForAConnection|^TestTheScriptsDecideLikeTheModel$"
+	healing = "Loss|Lost|Heal|Restart|Quarantine|Replica|Emptied|NewStore"
 )
 
 var parts = [][]string{
-	{"-test.run=/^embedded$", "-test.skip=" + left + "|" + slow},
-	{"-test.run=" + histories + "/^embedded$", "-rapid.seed=1", "-rapid.checks=100"},
-	{"-test.skip=" + left + "|" + slow},
-	{"-test.run=" + slow},
+	{"-test.skip=" + left + "|" + slow + "|" + healing},
+	{"-test.skip=" + left + "|" + slow, "-test.run=" + healing},
+	{"-test.skip=" + left, "-test.run=" + slow, "-rapid.seed=1", "-rapid.checks=100"},
 }
 
-// runTests runs the tests with a file replaced, or with none if it is empty: those of this package and, of a
-// script, those of package lua. For a script nothing is compiled: this very program has the tests, and
-// replaces the script when it starts.
-func runTests(t *testing.T, root, file, mutated string) (output string, passed bool) {
+// runTests runs the tests with a file replaced, or with none if file is empty. A script is tested by package
+// lua, too. For a script this package is not compiled again: this very program has the tests, and replaces the
+// script when it starts. Returns the names of the top-level tests that failed.
+func runTests(t *testing.T, root, file, mutated string) (failed []string, output string) {
+	t.Helper()
 	replaced := map[string]string{}
 	if file != "" {
 		replaced[filepath.Join(root, file)] = mutated
@@ -159,32 +211,78 @@ func runTests(t *testing.T, root, file, mutated string) (output string, passed b
 	ofGo := strings.HasSuffix(file, ".go")
 	if ofGo {
 		program = filepath.Join(t.TempDir(), "ratelimit.test")
-		if output, passed = execute(t, root, nil, "go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", program, "./internal/ratelimit"); !passed {
-			return output, false
+		build := []string{"test", "-c", "-vet=off", "-overlay", overlayFile, "-o", program, "./internal/ratelimit"}
+		if output, err := execute(t, root, nil, "go", build...); err != nil {
+			t.Fatalf("the mutant does not compile: %v\n%s", err, output)
 		}
 	}
-	for _, part := range parts {
-		arguments := slices.Concat([]string{"-test.short", "-test.failfast", "-test.timeout=" + mutantDeadline.String(), "-rapid.nofailfile", "-rapid.shrinktime=0s"}, part)
-		environment := []string{scriptVariable + "=" + file, mutatedVariable + "=" + mutated}
-		if output, passed = execute(t, filepath.Join(root, "internal/ratelimit"), environment, program, arguments...); !passed {
-			return output, false
-		}
+	var running sync.WaitGroup
+	outputs, errs := make([]string, len(parts)+1), make([]error, len(parts)+1)
+	for i, part := range parts {
+		running.Go(func() {
+			arguments := []string{"-test.short", "-test.timeout=" + mutantDeadline.String()}
+			arguments = append(arguments, "-rapid.nofailfile", "-rapid.shrinktime=0s")
+			arguments = append(arguments, part...)
+			environment := []string{scriptVariable + "=" + file, mutatedVariable + "=" + mutated}
+			directory := filepath.Join(root, "internal/ratelimit")
+			outputs[i], errs[i] = execute(t, directory, environment, program, arguments...)
+		})
 	}
 	if !ofGo {
-		output, passed = execute(t, root, nil, "go", "test", "-count=1", "-vet=off", "-overlay", overlayFile, "./lua")
+		ofScripts := []string{"test", "-count=1", "-vet=off", "-overlay", overlayFile, "./lua"}
+		outputs[len(parts)], errs[len(parts)] = execute(t, root, nil, "go", ofScripts...)
 	}
-	return output, passed
+	running.Wait()
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		names := failures(outputs[i])
+		if len(names) == 0 {
+			t.Fatalf("no test failed, and yet they do not pass: %v\n%s", err, outputs[i])
+		}
+		failed = append(failed, names...)
+	}
+	slices.Sort(failed)
+	return slices.Compact(failed), strings.Join(outputs, "\n")
+}
+
+var (
+	failedTest  = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+	hangingTest = regexp.MustCompile(`(?m)^\t+(Test[^/ ]+)\S* \([0-9ms.]+\)$`) // in the message of -test.timeout
+)
+
+// failures names the tests that failed by the output of a part.
+func failures(output string) (names []string) {
+	matches := failedTest.FindAllStringSubmatch(output, -1)
+	hung := strings.Contains(output, "panic: test timed out")
+	if hung {
+		matches = append(matches, hangingTest.FindAllStringSubmatch(output, -1)...)
+	}
+	for _, match := range matches {
+		names = append(names, match[1])
+	}
+	if len(names) > 0 {
+		return names
+	}
+	switch {
+	case hung:
+		return []string{"(the deadline)"}
+	case strings.Contains(output, "\ngoroutine "):
+		return []string{"(a crash)"} // outside of any test's goroutine
+	}
+	return nil
 }
 
 // execute runs a program in a directory, with more in its environment.
-func execute(t *testing.T, directory string, environment []string, program string, arguments ...string) (output string, passed bool) {
+func execute(t *testing.T, directory string, more []string, name string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
 	defer cancel()
-	command := exec.CommandContext(ctx, program, arguments...)
+	command := exec.CommandContext(ctx, name, arguments...)
 	command.Dir = directory
-	command.Env = append(os.Environ(), environment...)
-	text, err := command.CombinedOutput()
-	return string(text), err == nil
+	command.Env = append(os.Environ(), more...)
+	output, err := command.CombinedOutput()
+	return string(output), err
 }
 
 const (
@@ -194,17 +292,33 @@ const (
 
 // In the program that runTests starts, a script is replaced before the first test.
 func init() {
-	scripts := map[string]*string{
-		"admit": &lua.Admit, "sent": &lua.Sent, "refund": &lua.Refund, "answered": &lua.Answered, "pauses": &lua.Pauses,
-		"peek": &lua.Peek, "begin": &lua.Begin, "restore": &lua.Restore, "quarantine": &lua.Quarantine,
+	scripts := map[string]*string{"admit": &lua.Admit, "pauses": &lua.Pauses}
+	composed := map[string]*string{ // they begin with lua.Record
+		"begin": &lua.Begin, "answered": &lua.Answered, "sent": &lua.Sent, "refund": &lua.Refund,
+		"peek": &lua.Peek, "restore": &lua.Restore, "quarantine": &lua.Quarantine,
 	}
 	name, _ := strings.CutSuffix(filepath.Base(os.Getenv(scriptVariable)), ".lua")
-	if script := scripts[name]; script != nil {
-		text, err := os.ReadFile(os.Getenv(mutatedVariable))
-		if err != nil {
-			panic(err)
-		}
-		*script = string(text)
-		ratelimit.ReadScriptsAgain()
+	if scripts[name] == nil && composed[name] == nil && name != "record" {
+		return
 	}
+	text, err := os.ReadFile(os.Getenv(mutatedVariable))
+	if err != nil {
+		panic(err)
+	}
+	switch {
+	case scripts[name] != nil:
+		*scripts[name] = string(text)
+	case composed[name] != nil:
+		*composed[name] = lua.Record + string(text)
+	default:
+		for _, script := range composed {
+			own, found := strings.CutPrefix(*script, lua.Record)
+			if !found {
+				panic("a script does not begin with lua.Record")
+			}
+			*script = string(text) + own
+		}
+		lua.Record = string(text)
+	}
+	ratelimit.ReadScriptsAgain()
 }

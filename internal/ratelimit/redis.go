@@ -3,52 +3,55 @@ package ratelimit
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// patience bounds the waits of a client, and how much it does at once.
+// patience sets the timeouts and the concurrency of a client.
 type patience struct {
 	dial, call time.Duration
-	retries    int           // one is safe, because every script may be repeated; -1: none
-	calls      int           // at the same time; zero leaves the pool to go-redis and the URL
-	pool       time.Duration // the wait for a connection; zero leaves it to go-redis and the URL
+	retries    int           // safe, because every script may be repeated; -1 disables them
+	calls      int           // concurrent ones. Zero leaves the pool to go-redis and the URL.
+	pool       time.Duration // bounds the wait for a connection, if calls is set
 }
 
-// A command waits longer than a worker, because a person has no better reply. A healer must notice a new
-// primary within healQuarantine, also while it tries to connect to the old one.
+// A command waits longer than a worker, because it does not retry. A healer must notice a new primary within
+// healQuarantine, even while it tries to connect to the old one.
 var (
-	peoplesPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
-	healersPatience = patience{dial: 500 * time.Millisecond, call: 500 * time.Millisecond, retries: -1}
+	commandPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
+	healerPatience  = patience{dial: 500 * time.Millisecond, call: 500 * time.Millisecond, retries: -1}
 )
 
-// workersPatience fails a call after half a second, because a script takes about a millisecond and the worker
-// retries for as long as it must. The pool has a connection for each concurrent call. go-redis sizes it by
-// the number of processors, although the calls wait for the network. Waiting for a connection is no sign of
-// an unavailable Redis, so it may take long.
-func workersPatience(posts int) patience {
+// workerPatience allows half a second for a call, because a script takes about a millisecond and the worker
+// retries. go-redis sizes pools by the number of processors, although calls wait for the network; the worker
+// gets a connection for each concurrent call. A long wait for a connection does not mean that Redis is down.
+func workerPatience(posts int) patience {
 	return patience{
 		dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1,
 		calls: posts + callsBesidePosts, pool: 30 * time.Second,
 	}
 }
 
-// callsBesidePosts leaves connections for a worker's other calls: decisions, refunds of dead events, counts,
-// mutes, the digest, readiness checks and status requests.
+// callsBesidePosts reserves connections for decisions, refunds, counts, mutes, the digest and readiness
+// checks.
 const callsBesidePosts = 16
 
 const (
-	dialAttempts = 1 // for each attempt of the call; go-redis's five would take ten seconds
+	dialAttempts = 1 // per attempt of a call. The default of five would take ten seconds.
 	checkedIdle  = 5 * time.Second
 )
 
-// sizePool makes room for all calls. Parameters of the URL may add connections. They cannot take any away:
-// calls that queue for a connection get permits that are out of date.
+// sizePool makes room for all calls. The URL may add connections but not remove any: a permit would expire
+// while its call waits for a connection.
 func (p patience) sizePool(size, active *int, wait *time.Duration) {
 	if p.calls == 0 {
 		return
@@ -59,26 +62,30 @@ func (p patience) sizePool(size, active *int, wait *time.Duration) {
 	}
 }
 
-// ErrInvalidURL is the error for every invalid Redis URL. It shows no part of the URL, because one of them
-// may be a password.
+// ErrInvalidURL is the error for every invalid Redis URL. It quotes no part of the URL, which may contain a
+// password.
 var ErrInvalidURL = errors.New(
 	"expected redis://[user:password@]host:port/db, rediss:// for TLS, " +
 		"addr= parameters for Cluster, or master_name= for Sentinel; " +
 		"then user:password@ is for the Sentinels, and username= and password= are for the server")
 
-// Open returns a client for a URL in one of go-redis's forms: one server; with addr parameters a Cluster;
-// with master_name Sentinels. tlsConfig may be nil, and must be nil unless the URL begins with rediss://.
-// Open does not connect. Errors show no part of the URL. Open is for commands; a worker has OpenGuarded.
+var errNotTLS = errors.New("expected a rediss:// URL")
+
+// Open returns a client for commands; workers use OpenGuarded. The URL names one server, a Cluster by addr
+// parameters, or Sentinels by master_name. tlsConfig must be nil unless the URL begins with rediss://. Open
+// does not connect. Errors quote no part of the URL.
 func Open(rawURL string, tlsConfig *tls.Config) (redis.UniversalClient, error) {
-	return open(rawURL, tlsConfig, peoplesPatience, nil)
+	return open(rawURL, tlsConfig, commandPatience, nil)
 }
 
-// open is Open with another patience; check, if there is one, is called on each connection when it is made.
+type connectionCheck = func(context.Context, *redis.Conn) error
+
+// open accepts a nil check.
 func open(
-	rawURL string, tlsConfig *tls.Config, p patience, check func(context.Context, *redis.Conn) error,
+	rawURL string, tlsConfig *tls.Config, p patience, check connectionCheck,
 ) (client redis.UniversalClient, err error) {
 	defer func() {
-		// go-redis panics on parameters that exclude each other, such as master_name and route_by_latency.
+		// go-redis panics on exclusive parameters, such as master_name with route_by_latency.
 		if recover() != nil {
 			client, err = nil, ErrInvalidURL
 		}
@@ -133,19 +140,135 @@ func open(
 	}
 }
 
-// idleTime is how long a connection may be idle. A checked one has to be new soon: the server may have become
-// a replica, and a primary again, without it.
-func idleTime(check func(context.Context, *redis.Conn) error, configured time.Duration) time.Duration {
+// idleTime renews checked connections soon: while one was idle, its server may have become a replica and a
+// primary again.
+func idleTime(check connectionCheck, configured time.Duration) time.Duration {
 	if check == nil {
 		return configured
 	}
 	return checkedIdle
 }
 
-// isPort reports whether text is a valid port. An empty one is: go-redis has a default.
+// isPort accepts an empty port, for which go-redis has a default.
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil
 }
 
-var errNotTLS = errors.New("expected a rediss:// URL")
+// mergeTLS adds our certificates to the configuration that go-redis derived from the URL, which has the
+// server's name.
+func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
+	if fromURL == nil || ours == nil {
+		return fromURL
+	}
+	merged := fromURL.Clone()
+	merged.RootCAs, merged.Certificates = ours.RootCAs, ours.Certificates
+	return merged
+}
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialEach returns a dialer for the servers of a Cluster, and for Sentinels and the servers that they
+// announce. go-redis would verify all of them by the first host of the URL. Without TLS it returns nil, which
+// leaves dialing to go-redis.
+func (p patience) dialEach(config *tls.Config, parsed *url.URL) dialer {
+	if config == nil {
+		return nil
+	}
+	hosts := hostsOf(parsed)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		server := &redis.Options{DialTimeout: p.dial, TLSConfig: verifyEach(config, addr, hosts)}
+		connection, err := redis.NewDialer(server)(ctx, network, addr)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", addr, err)
+		}
+		return connection, nil
+	}
+}
+
+// hostsOf returns the hosts in a URL, in order.
+func hostsOf(parsed *url.URL) []string {
+	hosts := []string{parsed.Hostname()}
+	for _, addr := range parsed.Query()["addr"] {
+		if host, _, err := net.SplitHostPort(addr); err == nil {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// verifyEach returns the configuration for one server. Its certificate needs a trusted authority, and must be
+// valid for the dialled address or for a host of the URL. The latter admits servers that share a certificate,
+// and servers that announce IP addresses. It adds no trust: a server that proves to be a host of the URL
+// could announce itself as the server with the keys.
+func verifyEach(config *tls.Config, addr string, hosts []string) *tls.Config {
+	own, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		own = addr
+	}
+	server := config.Clone()
+	if net.ParseIP(own) == nil {
+		server.ServerName = own // otherwise the name of the URL stays: TLS cannot send an address
+	}
+	if config.InsecureSkipVerify { // skip_verify in the URL
+		return server
+	}
+	// crypto/tls verifies a single name. VerifyConnection runs in each handshake instead.
+	server.InsecureSkipVerify = true
+	server.VerifyConnection = func(state tls.ConnectionState) error {
+		return verify(state.PeerCertificates, config.RootCAs, append([]string{own}, hosts...))
+	}
+	return server
+}
+
+// verify verifies a chain for any of several names. The error is about the first name.
+func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) error {
+	options := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+	for _, certificate := range chain[1:] {
+		options.Intermediates.AddCert(certificate)
+	}
+	_, err := chain[0].Verify(options)
+	if err == nil {
+		if slices.ContainsFunc(names, func(name string) bool { return chain[0].VerifyHostname(name) == nil }) {
+			return nil
+		}
+		err = chain[0].VerifyHostname(names[0])
+	}
+	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
+}
+
+// damagedKey is the error about a key of an unexpected type. notifier does not remove the key, because
+// another program may use it.
+type damagedKey struct{ Key string }
+
+func (d damagedKey) Error() string {
+	return fmt.Sprintf(
+		"the key %q is of another type than notifier stores there: remove it, or choose another REDIS_NAMESPACE",
+		d.Key)
+}
+
+// explain adds the name of the damaged key to a type error of Redis. It finds the key by its length, which
+// needs no permission that the scripts do not need too.
+func (l *Limiter) explain(ctx context.Context, err error, keyNames []string) error {
+	if !isWrongType(err) {
+		return err
+	}
+	pipe := l.redis.Pipeline()
+	lengths := make([]*redis.IntCmd, len(keyNames))
+	for i, key := range keyNames {
+		if l.keys.isHash(key) {
+			lengths[i] = pipe.HLen(ctx, key)
+		} else {
+			lengths[i] = pipe.ZCard(ctx, key)
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, length := range lengths {
+		if isWrongType(length.Err()) {
+			return fmt.Errorf("%w: %w", damagedKey{keyNames[i]}, err)
+		}
+	}
+	return err
+}
+
+func isWrongType(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }

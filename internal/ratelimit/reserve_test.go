@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
@@ -101,6 +102,57 @@ func TestWhatIsUsedOfAReserve(t *testing.T) {
 			if got := limiter.one(costing(event("x", "other"), 4)); got.Verdict != ratelimit.Global || got.Reserved != c.kept {
 				t.Errorf("%+v, expected a refusal with %d reserved", got, c.kept)
 			}
+		})
+	}
+}
+
+// A reserve may be in use in one tier and not in another.
+func TestEachTierKeepsWhatIsNotUsedInIt(t *testing.T) {
+	for _, global := range []string{"5/10m+7/2h", "7/2h+5/10m"} {
+		t.Run(global, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.limiter(t, reserving(global, "20/2h", map[string]int{"payments": 3}), day)
+				limiter.admits(events(3, "p", "payments")...)
+				s.advance(t, 11*time.Minute)
+				limiter.admits(events(2, "n", "noise")...)
+				if got := limiter.one(event("x", "noise")); got.Tier.Count != 5 || got.Used != 2 || got.Reserved != 3 {
+					t.Errorf("%+v, expected a refusal by 5/10m with 2 used and 3 reserved", got)
+				}
+			})
+		})
+	}
+}
+
+// An event of the reserve is decided again and refused, in the middle of a batch. If it gives its old slot back,
+// the reserve has one more that is not in use.
+func TestReserveFollowsASecondRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		posted         bool
+		used, reserved int
+	}{
+		"released": {false, 4, 2},
+		"kept":     {true, 5, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				rules := reserving("6/2h", "20/2h", map[string]int{"payments": 3})
+				rules.Overrides = pattern.MustTable(map[string]ratelimit.Limit{"payments": mustParse("1/10m")})
+				limiter := s.limiter(t, rules, day)
+				again := event("again", "payments")
+				limiter.admits(again)
+				if c.posted {
+					limiter.posts(1, again, "", "p1")
+				}
+				s.advance(t, 11*time.Minute)
+				limiter.admits(event("full", "payments"))
+				got := limiter.admit(append([]ratelimit.Request{event("first", "noise"), again}, events(3, "n", "noise")...)...)
+				if got[1].Verdict != ratelimit.Category || got[3].Verdict != ratelimit.Admitted {
+					t.Errorf("%+v, expected that the second event alone is refused before the last", got)
+				}
+				if last := got[4]; last.Verdict != ratelimit.Global || last.Used != c.used || last.Reserved != c.reserved {
+					t.Errorf("%+v, expected a refusal with %d used and %d reserved", last, c.used, c.reserved)
+				}
+			})
 		})
 	}
 }

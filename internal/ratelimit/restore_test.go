@@ -56,7 +56,7 @@ func TestLateSentEventIsFoundAfterALoss(t *testing.T) {
 		kit.Check(t, c.Sent(t.Context(), event("e", "a")))
 		s.empty(t)
 		s.putsBack(t, c)
-		if found := c.trace("e", ""); found.Category != "a" || found.Sent.IsZero() {
+		if found := c.trace("e"); found.Category != "a" || found.Sent.IsZero() {
 			t.Errorf("%+v, expected the sent event of a", found)
 		}
 	})
@@ -220,7 +220,7 @@ func TestTheIndexIsPutBack(t *testing.T) {
 				if err != nil || !slices.Equal(categories, []string{"a", "b"}) {
 					t.Errorf("categories %q, %v; expected a and b", categories, err)
 				}
-				if found := c.traces("e", ""); len(found) != 2 {
+				if found := c.traces("e"); len(found) != 2 {
 					t.Errorf("%+v, expected both events with this id", found)
 				}
 			})

@@ -19,7 +19,7 @@ func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(sco
 // come.
 func TestRefusedEventsStoreNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.limiter(t, kit.Rules("8/30m+5/1s", "4/10m", "short=1/1m"), day)
+		limiter := s.limiter(t, kit.Rules("8/30m+8/20m", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
 		limiter.admit(sent, event("flying", "a"), event("s", "short"))
 		limiter.sent(sent)

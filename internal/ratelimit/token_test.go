@@ -28,6 +28,9 @@ func TestAdmitNeedsTheKnownOpenStore(t *testing.T) {
 			if reply[0] != word {
 				t.Errorf("token %q: %v, expected %s", token, reply, word)
 			}
+			if word == "closed" && (reply[2].(int64) <= 0 || reply[2].(int64) > time.Minute.Microseconds()) {
+				t.Errorf("%v, expected a wait of a minute at most", reply)
+			}
 			if word != "decided" || dryRun == 1 {
 				s.unchanged(t, before)
 			}

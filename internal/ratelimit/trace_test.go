@@ -14,18 +14,18 @@ import (
 )
 
 // trace is the one event with this id.
-func (c caller) trace(id, category string) ratelimit.Trace {
+func (c caller) trace(id string) ratelimit.Trace {
 	c.t.Helper()
-	traces := c.traces(id, category)
+	traces := c.traces(id)
 	if len(traces) != 1 {
 		c.t.Fatalf("%d events with the id %s, expected one: %+v", len(traces), id, traces)
 	}
 	return traces[0]
 }
 
-func (c caller) traces(id, category string) []ratelimit.Trace {
+func (c caller) traces(id string) []ratelimit.Trace {
 	c.t.Helper()
-	traces, err := c.Trace(c.t.Context(), id, category)
+	traces, err := c.Trace(c.t.Context(), id)
 	kit.Check(c.t, err)
 	return traces
 }
@@ -33,34 +33,34 @@ func (c caller) traces(id, category string) []ratelimit.Trace {
 func TestTraceFollowsAnEvent(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("an id of more than sixty-four bytes "+strings.Repeat("long ", 20), "a")
-		if traces := limiter.traces(e.ID, ""); len(traces) != 0 {
+		if traces := limiter.traces(e.ID); len(traces) != 0 {
 			t.Errorf("before anything: %+v", traces)
 		}
 		limiter.admits(e)
-		admitted := limiter.trace(e.ID, "")
+		admitted := limiter.trace(e.ID)
 		if !admitted.InFlight || admitted.Category != "a" || admitted.Admitted.IsZero() || admitted.Posts != 0 || !admitted.LastPost.IsZero() {
 			t.Errorf("admitted: %+v", admitted)
 		}
 		limiter.posts(1, e, "", "p1")
 		limiter.posts(2, e, "p1", "p2")
-		begun := limiter.trace(e.ID, "a")
+		begun := limiter.trace(e.ID)
 		if !begun.InFlight || begun.Posts != 2 || begun.LastPost.Before(begun.Admitted) || !begun.Admitted.Equal(admitted.Admitted) {
 			t.Errorf("being posted: %+v", begun)
 		}
 		limiter.sent(e)
-		sent := limiter.trace(e.ID, "")
+		sent := limiter.trace(e.ID)
 		if sent.InFlight || sent.Sent.Before(admitted.Admitted) || !sent.Admitted.IsZero() || sent.Posts != 0 {
 			t.Errorf("sent: %+v", sent)
 		}
 		s.advance(t, time.Hour)
 		limiter.admits(event("f", "b")) // which trims what has left the window
-		late := limiter.trace(e.ID, "")
+		late := limiter.trace(e.ID)
 		if late.Sent.IsZero() || !late.Admitted.IsZero() || late.Category != "a" {
 			t.Errorf("when its slot is gone: %+v", late)
 		}
 		limiter.admits(event("g", "c"))
 		limiter.refund(event("g", "c"))
-		if traces := limiter.traces("g", ""); len(traces) != 0 {
+		if traces := limiter.traces("g"); len(traces) != 0 {
 			t.Errorf("refunded: %+v", traces)
 		}
 	})
@@ -78,7 +78,7 @@ func TestTraceFindsEveryEventWithTheID(t *testing.T) {
 			s.advance(t, time.Millisecond)
 		}
 		limiter.sent(all[1])
-		found := limiter.traces("e", "")
+		found := limiter.traces("e")
 		var names []string
 		for i, trace := range found {
 			names = append(names, trace.Category+" "+trace.Source)
@@ -94,12 +94,6 @@ func TestTraceFindsEveryEventWithTheID(t *testing.T) {
 		}
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "a ~") && len(name) < 60 }) {
 			t.Errorf("found %q, expected a hash in place of the long source", names)
-		}
-		if of := limiter.traces("e", "b"); len(of) != 2 || of[0].Category != "b" || of[1].Category != "b" {
-			t.Errorf("of category b: %+v, expected its two", of)
-		}
-		if none := limiter.traces("e", "c"); len(none) != 0 {
-			t.Errorf("of category c: %+v", none)
 		}
 	})
 }
@@ -117,11 +111,11 @@ func TestTraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 			s.advance(t, 10*time.Minute)
 			limiter.admits(events(100, fmt.Sprint("other", i, "-"), "b")...) // which trims the index, now and then
 		}
-		if found := limiter.traces("e", ""); len(found) != 1 || found[0].Source != "/ci" {
+		if found := limiter.traces("e"); len(found) != 1 || found[0].Source != "/ci" {
 			t.Fatalf("after 1h50m: %+v, expected it", found)
 		}
 		s.advance(t, 12*time.Minute) // and a second and a bit more than that an entry is older than its admission
-		if found := limiter.traces("e", ""); len(found) != 0 {
+		if found := limiter.traces("e"); len(found) != 0 {
 			t.Errorf("after 2h2m: %+v, expected nothing", found)
 		}
 		entries := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
@@ -189,28 +183,17 @@ func TestTraceSearchesThousandsOfCategories(t *testing.T) {
 		kit.Check(t, s.ZAdd(t.Context(), "{n}:categories", others...).Err())
 		s.advance(t, time.Minute)
 		limiter.admits(event("e", "z"))
-		if traces, err := limiter.Trace(t.Context(), "e", ""); err != nil || len(traces) != 2 {
+		if traces, err := limiter.Trace(t.Context(), "e"); err != nil || len(traces) != 2 {
 			t.Errorf("%+v, %v, expected the events of two categories", traces, err)
 		}
 	})
 }
 
-// With a category it does not depend on the index.
-func TestTraceOfACategoryNeedsNoIndex(t *testing.T) {
-	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
-		limiter.admits(event("e", "a"))
-		s.Del(t.Context(), "{n}:categories")
-		if found := limiter.traces("e", ""); len(found) != 0 {
-			t.Errorf("%+v was found without the index", found)
-		}
-		limiter.trace("e", "a")
-	})
-}
-
 func TestTraceDoesNotTrustWhatItReads(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
+		limiter.admits(event("e", "a"))
 		s.HSet(t.Context(), "{n}:inflight", "a:e", "soon")
-		if trace, err := limiter.Trace(t.Context(), "e", "a"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
+		if trace, err := limiter.Trace(t.Context(), "e"); err == nil || !strings.Contains(err.Error(), "{n}:inflight") {
 			t.Errorf("%+v, %v; expected an error that names the key", trace, err)
 		}
 	})

@@ -49,19 +49,30 @@ func (a *audit) drops() {
 // half a second or is asked for again, and two cores are shared by everything here.
 const decisionAge = 3 * time.Second
 
-// mostHeld is the most slots that a window of the scope held in the time in which a line may have been
+// mostHeld is the most slots that a window of the scope may have held in the time in which a line may have been
 // decided.
 func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
 	from, to := line.Add(-decisionAge).UnixMicro(), line.UnixMicro()
-	most := held(scope, from, window)
-	first, _ := slices.BinarySearchFunc(scope, from, func(a *admission, t int64) int { return int(a.at - t) })
-	for _, a := range scope[first:] {
-		if a.at > to {
-			break
+	most := mayHold(scope, from, window)
+	for _, a := range scope {
+		for _, score := range a.scores {
+			if score > from && score <= to {
+				most = max(most, mayHold(scope, score, window))
+			}
 		}
-		most = max(most, held(scope, a.at, window))
 	}
 	return most
+}
+
+// mayHold counts the slots that may have counted in the window that ends at t.
+func mayHold(scope []*admission, t int64, window time.Duration) int {
+	n := 0
+	for _, a := range scope {
+		if a.mayCount(t, window) && (!a.refunded || a.last+lookEvery.Microseconds() >= t) {
+			n++
+		}
+	}
+	return n
 }
 
 // delayed reports whether the process stood still shortly before it wrote the line.
@@ -183,8 +194,9 @@ func (a *audit) counted(scope []*admission) []*admission {
 // listed are the slots of a window that is too full, as evidence.
 func listed(scope []*admission, until int64, window time.Duration) (text string) {
 	for _, m := range scope {
-		if m.at > until-window.Microseconds() && m.at <= until {
-			text += fmt.Sprintf("\n    %s at %s, last seen at %s, refunded: %v", m.slot, clock(time.UnixMicro(m.at)), clock(time.UnixMicro(m.last)), m.refunded)
+		if m.counts() > until-window.Microseconds() && m.counts() <= until {
+			text += fmt.Sprintf("\n    %s at %s, counts from %s, last seen at %s, refunded: %v",
+				m.slot, clock(time.UnixMicro(m.at)), clock(time.UnixMicro(m.counts())), clock(time.UnixMicro(m.last)), m.refunded)
 		}
 	}
 	return text
@@ -330,7 +342,7 @@ func (a *audit) rejectedOnce(lines []*line) bool {
 // rejected because of the message, it may have been there as far as anybody knew, or it was held until the
 // slot counted no more, and was refused or dead-lettered only then.
 func (a *audit) justified(lines []*line, m *admission) bool {
-	expired := m.at + a.d.ledger.retention
+	expired := m.counts() + a.d.ledger.retention
 	for _, l := range lines {
 		if l.Ambiguous || l.rejected(badMessage) || ((l.refusedByLimit() || l.muted()) && l.Time.UnixMicro() >= expired) {
 			return true

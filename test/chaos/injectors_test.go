@@ -111,7 +111,7 @@ func (d *deployment) againstWorkers() []injector {
 		{5, func(ctx context.Context, random *rand.Rand) {
 			k := pick(random)
 			begun := time.Now()
-			d.faults.complain(k.now().kill())
+			d.faults.complain(k.now().Kill())
 			again(ctx, k, between(random, 100*time.Millisecond, time.Second))
 			d.faults.note(faultKill, k.name, begun)
 		}},

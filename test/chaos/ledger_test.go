@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,10 @@ import (
 	"notifier/internal/ratelimit"
 )
 
+// shortestWindow is the shortest window of the limits of all runs, in microseconds. An event whose slots have
+// left it may be charged again.
+var shortestWindow = (200 * time.Millisecond).Microseconds()
+
 // lookEvery is the time between two looks at the admissions.
 const lookEvery = 200 * time.Millisecond
 
@@ -26,9 +31,30 @@ const lookEvery = 200 * time.Millisecond
 type admission struct {
 	slot     string // "<category>:<id>"; further slots of a costly event are "<category>:<id> 2", ...
 	at       int64
-	last     int64 // time of the last look that saw it
-	refunded bool  // it went before its time
-	back     bool  // and is one that came back: Redis has forgotten the refund
+	score    int64   // from when it counts, as the last look saw it
+	scores   []int64 // the highest ones, in order: the admission, then each move that a look saw
+	last     int64   // time of the last look that saw it
+	refunded bool    // it went before its time
+	back     bool    // and is one that came back: Redis has forgotten the refund
+}
+
+// counts is the last time from which it counted.
+func (a *admission) counts() int64 { return a.scores[len(a.scores)-1] }
+
+// mayCount reports whether it may have counted in the window that ends at a time. Between two looks it may have
+// moved more than once.
+func (a *admission) mayCount(until int64, window time.Duration) bool {
+	from := until - window.Microseconds()
+	for i, score := range a.scores {
+		next := score
+		if i+1 < len(a.scores) {
+			next = a.scores[i+1]
+		}
+		if score <= until && next > from {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *admission) id() string { return idOf(a.slot) }
@@ -140,13 +166,12 @@ func (r *ledger) look(ctx context.Context) error {
 	}
 	clock := pipe.Time(ctx)
 	meta := pipe.HMGet(ctx, key("meta"), "token", "opens")
-	marks := pipe.ZRangeByScoreWithScores(ctx, key("register"), &redis.ZRangeBy{Min: strconv.Itoa(1 << 52), Max: "+inf"})
 	generation := pipe.InfoMap(ctx, "replication")
 	if _, err := pipe.Exec(ctx); err != nil {
 		return err
 	}
 	replication := generation.Val()["Replication"]["master_replid"]
-	if !isOpen(meta.Val(), replication, clock.Val()) && !isHealed(marks.Val(), replication) {
+	if !isOpen(meta.Val(), replication, clock.Val()) {
 		return errUnhealed
 	}
 	again, err := r.client.Keys(ctx, prefix+"*").Result()
@@ -164,7 +189,7 @@ func (r *ledger) look(ctx context.Context) error {
 	seen := r.take(global.Val(), now)
 	for identity, a := range r.now {
 		if !seen[identity] {
-			if a.refunded = now < a.at+r.retention; a.refunded {
+			if a.refunded = now < a.counts()+r.retention; a.refunded {
 				r.gone[identity] = true
 			}
 			delete(r.now, identity)
@@ -202,23 +227,13 @@ func isOpen(meta []any, replication string, now time.Time) bool {
 	return strings.HasPrefix(token, replication+" ") && micros <= now.UnixMicro()
 }
 
-// isHealed reports the same of workers of release v0.1.0, which mark a store with a number made of its
-// generation.
-func isHealed(marks []redis.Z, replication string) bool {
-	value, _ := strconv.ParseUint(replication[:min(len(replication), 13)], 16, 64)
-	return slices.Contains(marks, redis.Z{Score: float64(1<<52 | value), Member: " healed"})
-}
-
-// slotOf is the name of a slot without the time in it: "<id>" or "<id> <n>". Those of release v0.1.0 have
-// none.
-func slotOf(member redis.Z) string {
+// takenOf is the slot that a member stands for: "<id> <admission>", and "<id> <admission> <n>" for the n-th slot
+// of an event.
+func takenOf(member redis.Z) taken {
 	name, _ := member.Member.(string)
-	id, rest, _ := strings.Cut(name, " ")
-	number := strings.TrimPrefix(strings.TrimPrefix(rest, strconv.FormatInt(int64(member.Score), 10)), " ")
-	if number == "" {
-		return id
-	}
-	return id + " " + number
+	fields := strings.Fields(name)
+	at, _ := strconv.ParseInt(fields[1], 10, 64)
+	return taken{strings.Join(append(fields[:1], fields[2:]...), " "), at}
 }
 
 // counted is how often the ledger was looked at.
@@ -238,40 +253,50 @@ func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
 	}
 	seen := make(map[taken]bool, len(members))
 	for _, member := range members {
-		identity := taken{slotOf(member), int64(member.Score)}
+		identity, score := takenOf(member), int64(member.Score)
 		a := r.now[identity]
-		if identity.at <= now-r.retention && a == nil {
+		if score <= now-r.retention && a == nil {
 			continue // it left in its time: it counts in no window
 		}
 		seen[identity] = true
 		if a == nil {
-			if other := before[identity.slot]; other != nil && identity.at < other.at+r.retention {
-				r.again = append(r.again, chargedAgain{identity.slot, other.at, identity.at})
+			if other := before[identity.slot]; other != nil && identity.at < other.counts()+shortestWindow {
+				r.again = append(r.again, chargedAgain{identity.slot, other.counts(), identity.at})
 			}
-			a = &admission{slot: identity.slot, at: identity.at, back: r.gone[identity]}
+			a = &admission{slot: identity.slot, at: identity.at, scores: []int64{identity.at}, back: r.gone[identity]}
 			r.now[identity] = a
 			r.all = append(r.all, a)
+		}
+		a.score = score
+		if score > a.counts() {
+			a.scores = append(a.scores, score)
 		}
 		a.last = now
 	}
 	return seen
 }
 
-// compare holds the categories' sets against the global one: charged to both or to neither.
+// compare holds the categories' sets against the global one: charged to both or to neither, and from the same
+// time on.
 func (r *ledger) compare(global map[taken]bool, categories map[string]*redis.ZSliceCmd, now int64) {
 	inCategory := map[taken]bool{}
 	for category, members := range categories {
 		for _, member := range members.Val() {
-			identity := taken{slotOf(member), int64(member.Score)}
+			identity, score := takenOf(member), int64(member.Score)
 			inCategory[identity] = true
-			if !global[identity] && identity.at > now-r.retention {
+			switch a := r.now[identity]; {
+			case score <= now-r.retention:
+			case !global[identity]:
 				r.problems = append(r.problems,
 					fmt.Sprintf("category %s has %q at %d, the global set does not", category, identity.slot, identity.at))
+			case a != nil && a.score != score:
+				r.problems = append(r.problems, fmt.Sprintf(
+					"%q counts from %d in category %s and from %d in the global set", identity.slot, score, category, a.score))
 			}
 		}
 	}
 	for identity := range global {
-		if identity.at > now-r.shortest && !inCategory[identity] {
+		if a := r.now[identity]; a.score > now-r.shortest && !inCategory[identity] {
 			r.problems = append(r.problems,
 				fmt.Sprintf("the global set has %q at %d, its category's set does not", identity.slot, identity.at))
 		}
@@ -289,35 +314,41 @@ func (r *ledger) byID() map[string][]*admission {
 	return admissions
 }
 
-// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed at t:
-// how many slots, how many were allowed, and t. Windows that end with an admission are enough: between two of
-// them slots only leave.
-func overfull(scope []*admission, window time.Duration, allowed func(t int64) int) (slots, most int, at int64) {
-	slices.SortFunc(scope, func(a, b *admission) int { return int(a.at - b.at) })
+// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed: how many
+// slots, how many were allowed, and t. Windows that end with a slot are enough: between two of them slots only
+// leave. A slot counts at its last move: later moves only take it out of windows that are over.
+func overfull(
+	scope []*admission, window time.Duration, allowed func(from, to int64) int,
+) (slots, most int, at int64) {
+	slices.SortFunc(scope, func(a, b *admission) int { return cmp.Compare(a.counts(), b.counts()) })
 	for i, a := range scope {
-		if i+1 < len(scope) && scope[i+1].at == a.at {
+		t := a.counts()
+		if i+1 < len(scope) && scope[i+1].counts() == t {
 			continue // of one moment the last one sees them all
 		}
-		if n := held(scope, a.at, window); n > allowed(a.at)+slots-most {
-			slots, most, at = n, allowed(a.at), a.at
+		n, from := held(scope, t, window)
+		if limit := allowed(from, t); n > limit+slots-most {
+			slots, most, at = n, limit, t
 		}
 	}
 	return slots, most, at
 }
 
-// held counts the slots that the window which ends at t held.
-func held(scope []*admission, t int64, window time.Duration) int {
-	n := 0
-	first, _ := slices.BinarySearchFunc(scope, t-window.Microseconds()+1, func(a *admission, from int64) int { return int(a.at - from) })
+// held counts the slots that the window which ends at t held, of a scope in the order of counts, and returns
+// the earliest admission among them.
+func held(scope []*admission, t int64, window time.Duration) (n int, from int64) {
+	from = t
+	before := func(a *admission, from int64) int { return cmp.Compare(a.counts(), from) }
+	first, _ := slices.BinarySearchFunc(scope, t-window.Microseconds()+1, before)
 	for _, a := range scope[first:] {
-		if a.at > t {
+		if a.counts() > t {
 			break
 		}
 		if !a.refunded || a.last >= t {
-			n++
+			n, from = n+1, min(from, a.at)
 		}
 	}
-	return n
+	return n, from
 }
 
 // inFlight is the in-flight hash: the records by event id.

@@ -218,16 +218,16 @@ func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what st
 	}
 }
 
-// mostAllowed is how many slots a window of a scope may hold at the time of an admission: the most of the
-// limits that may have been in force for the process that was given it. scope is as an order names it.
-func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(at int64) int {
-	return func(micros int64) int {
-		at, most := time.UnixMicro(micros), 0
-		if !a.allFollow(scope, at) {
+// mostAllowed is how many slots a window of a scope may hold that were admitted between two times: the most of
+// the limits that may have been in force for a process then. scope is as an order names it.
+func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(from, to int64) int {
+	return func(first, last int64) int {
+		from, to, most := time.UnixMicro(first), time.UnixMicro(last), 0
+		if !a.allFollow(scope, from) || !a.allFollow(scope, to) {
 			most = standing[tier].Count
 		}
 		for _, o := range a.d.orders.all {
-			if o.Kind == steering.Limit && o.Target == scope && o.maybe(at, at) {
+			if o.Kind == steering.Limit && o.Target == scope && o.maybe(from, to) {
 				most = max(most, o.limit[tier].Count)
 			}
 		}

@@ -123,7 +123,7 @@ func (d *deployment) roll(random *rand.Rand, to, from string) {
 	for i, k := range d.workers {
 		begun := time.Now()
 		if i == dies {
-			kit.Check(d.T, k.now().kill())
+			kit.Check(d.T, k.now().Kill())
 			d.faults.note(faultKill, k.name, begun)
 		} else {
 			kit.Check(d.T, k.now().terminate())

@@ -67,15 +67,6 @@ func (k *worker) now() *process {
 	return k.processes[len(k.processes)-1]
 }
 
-// kill ends the process as a crash would.
-func (p *process) kill() error {
-	if err := p.Command.Process.Kill(); err != nil {
-		return fmt.Errorf("kill %s: %w", p.name, err)
-	}
-	<-p.Ended
-	return nil
-}
-
 // crashed reports whether the process has died by SIGKILL, from whomever.
 func (p *process) crashed() bool {
 	if !p.Dead() {

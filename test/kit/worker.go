@@ -109,33 +109,48 @@ func (w *Worker) Complaints() string {
 	return strings.TrimSpace(string(text))
 }
 
+// Kill ends the process as a crash would, and waits until it has ended.
+func (w *Worker) Kill() error {
+	if err := w.Command.Process.Kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", w.Log, err)
+	}
+	<-w.Ended
+	return nil
+}
+
 // Ready returns nil if the worker can send.
 func (w *Worker) Ready() error {
+	_, err := w.Admin("/readyz")
+	return err
+}
+
+// Admin gets a page of the worker's admin server. The error holds the page unless its status is 200.
+func (w *Worker) Admin(path string) (page string, err error) {
 	if w.Dead() {
-		return fmt.Errorf("%s has ended by itself: %s", w.Log, w.Complaints())
+		return "", fmt.Errorf("%s has ended by itself: %s", w.Log, w.Complaints())
 	}
 	lines, err := w.Lines()
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, line := range lines {
 		if line.Message == "admin server listens" {
-			return readyAt(line.Addr)
+			return get(line.Addr, path)
 		}
 	}
-	return errors.New("no admin server yet")
+	return "", errors.New("no admin server yet")
 }
 
-func readyAt(addr string) error {
+func get(addr, path string) (page string, err error) {
 	client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + addr + "/readyz")
+	response, err := client.Get("http://" + addr + path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", addr, body)
 	}
-	return err
+	return string(body), err
 }
