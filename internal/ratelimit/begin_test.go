@@ -98,9 +98,9 @@ func TestPostShortensNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		e := event("e", "a")
 		s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day).admits(e)
-		s.limiter(t, kit.Rules("9/10m", "9/10m", ""), day).posts(1, e, "", "p")
-		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 59*time.Minute {
-			t.Errorf("what is in flight expires in %s, expected an hour", left)
+		s.limiter(t, kit.Rules("9/10m", "9/10m", ""), time.Minute).posts(1, e, "", "p")
+		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 23*time.Hour {
+			t.Errorf("what is in flight expires in %s, expected a day", left)
 		}
 	})
 }
@@ -161,6 +161,22 @@ func TestEventIsLeasedToOneReplica(t *testing.T) {
 		other.posts(1, f, "", "q2") // other events go on
 		one.sent(e)
 		other.wantPermit(ratelimit.NotInFlight, 0, e, "", "q3")
+	})
+}
+
+// The lease goes by the server's clock, even if that is behind the newest admission.
+func TestLeaseSurvivesAStepOfTheClock(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), day)
+		e := event("e", "a")
+		limiter.admits(e)
+		s.advance(t, -time.Minute)
+		limiter.posts(1, e, "", "p1")
+		if permit := limiter.begin(e, "", "q1"); permit.Status != ratelimit.Leased || permit.Wait > aPost {
+			t.Errorf("%+v, expected to wait at most %s", permit, aPost)
+		}
+		s.advance(t, -time.Hour)
+		limiter.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "q1") // not to wait for an hour
 	})
 }
 

@@ -142,6 +142,28 @@ func TestRecentPostKeepsAnOldRecord(t *testing.T) {
 	})
 }
 
+// A replica that is gone for a month is forgotten, and nothing else of the store is.
+func TestReplicasThatAreGoneAreForgotten(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("999/1h", "999/1h", ""), day)
+		now := s.Time(t.Context()).Val()
+		kept := map[string]string{"seen here": fmt.Sprint(now.UnixMicro()), "seen junk": "x", "of a later release": "1"}
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", kept).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen gone", now.Add(-32*day).UnixMicro()).Err())
+		for i := 0; s.HExists(t.Context(), "{n}:meta", "seen gone").Val(); i++ {
+			if i == 200 {
+				t.Fatal("200 admissions have not met the old field")
+			}
+			c.admits(event(fmt.Sprint("e", i), "a"))
+		}
+		for field, value := range kept {
+			if got := s.HGet(t.Context(), "{n}:meta", field).Val(); got != value {
+				t.Errorf("%s is %q, expected %q", field, got, value)
+			}
+		}
+	})
+}
+
 // Clean-up fails no decision: users of v0.1.0 may not run HRANDFIELD.
 func TestUserWhoMayNotCleanUpAdmits(t *testing.T) {
 	for _, command := range []string{"hrandfield", "hdel"} {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
@@ -41,22 +43,27 @@ func TestSlotsCountUntilTheFirstWindowEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		global, group, category string
 		posted, ends            time.Duration // after the admission
+		begins                  time.Duration // in addition
 	}{
-		"its category's window":        {"9/2h", "9/1h", "9/40m", 0, 40 * time.Minute},
-		"its group's":                  {"9/2h", "9/40m", "9/1h", 0, 40 * time.Minute},
-		"the global one":               {"9/40m", "9/2h", "9/1h", 0, 40 * time.Minute},
-		"without a group":              {"9/2h", "", "9/40m", 0, 40 * time.Minute},
-		"the second tier":              {"9/2h", "9/1h", "9/1h+5/40m", 0, 40 * time.Minute},
-		"the last tier":                {"9/2h+5/40m", "9/1h", "9/1h", 0, 40 * time.Minute},
-		"after a post":                 {"9/2h", "9/1h", "9/40m", 30 * time.Minute, 70 * time.Minute},
-		"a fixed tier of a log":        {"9/2h", "9/1h", "9/2h+5/1h:fixed", 0, 30 * time.Minute},
-		"and after a post":             {"9/2h", "9/1h", "9/2h+5/1h:fixed", 20 * time.Minute, 30 * time.Minute},
-		"buckets":                      {"9/2h", "9/1h", "9/40m:1m", 0, 40 * time.Minute},
-		"and a post moves nothing":     {"9/2h", "9/1h", "9/40m:1m", 30 * time.Minute, 40 * time.Minute},
-		"the global limit in buckets":  {"9/40m:1m", "9/1h", "9/1h", 30 * time.Minute, 40 * time.Minute},
-		"a fixed window":               {"9/2h", "9/1h", "9/1h:fixed", 0, 30 * time.Minute},
-		"a log beside longer buckets":  {"9/2h:1m", "", "9/40m", 30 * time.Minute, 70 * time.Minute},
-		"a log beside shorter buckets": {"9/1h:1m", "", "9/40m", 30 * time.Minute, 60 * time.Minute},
+		"its category's window":       {"9/2h", "9/1h", "9/40m", 0, 40 * time.Minute, 0},
+		"its group's":                 {"9/2h", "9/40m", "9/1h", 0, 40 * time.Minute, 0},
+		"the global one":              {"9/40m", "9/2h", "9/1h", 0, 40 * time.Minute, 0},
+		"without a group":             {"9/2h", "", "9/40m", 0, 40 * time.Minute, 0},
+		"the second tier":             {"9/2h", "9/1h", "9/1h+5/40m", 0, 40 * time.Minute, 0},
+		"the last tier":               {"9/2h+5/40m", "9/1h", "9/1h", 0, 40 * time.Minute, 0},
+		"after a post":                {"9/2h", "9/1h", "9/40m", 30 * time.Minute, 70 * time.Minute, 0},
+		"a fixed tier of a log":       {"9/2h", "9/1h", "9/2h+5/1h:fixed", 0, 30 * time.Minute, 0},
+		"and after a post":            {"9/2h", "9/1h", "9/2h+5/1h:fixed", 20 * time.Minute, 30 * time.Minute, 0},
+		"buckets":                     {"9/2h", "9/1h", "9/40m:1m", 0, 40 * time.Minute, 0},
+		"and a post moves nothing":    {"9/2h", "9/1h", "9/40m:1m", 30 * time.Minute, 40 * time.Minute, 0},
+		"the global limit in buckets": {"9/40m:1m", "9/1h", "9/1h", 30 * time.Minute, 40 * time.Minute, 0},
+		"a fixed window":              {"9/2h", "9/1h", "9/1h:fixed", 0, 30 * time.Minute, 0},
+		"a log beside longer buckets": {"9/2h:1m", "", "9/40m", 30 * time.Minute, 70 * time.Minute, 0},
+		"a fixed window's beginning":  {"9/2h", "9/1h", "9/2h+5/1h:fixed", 0, time.Hour, 30 * time.Minute},
+		"a fixed window's end": {
+			"9/2h", "9/1h", "9/2h+5/1h:fixed", 0, time.Microsecond, 30*time.Minute - time.Microsecond,
+		},
+		"a log beside shorter buckets": {"9/1h:1m", "", "9/40m", 30 * time.Minute, 60 * time.Minute, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,9 +75,12 @@ func TestSlotsCountUntilTheFirstWindowEnds(t *testing.T) {
 				if action == "answered" && c.posted == 0 {
 					continue
 				}
+				if action == "admit" && c.ends == time.Microsecond {
+					continue // its clock is a microsecond ahead of the admission
+				}
 				for _, late := range []time.Duration{-time.Microsecond, 0} {
 					s := newEmbedded(t, redistest.RunEmbedded(t))
-					s.later(t, 30*time.Minute)
+					s.later(t, 30*time.Minute+c.begins)
 					limiter := s.limiter(t, rules, day)
 					limiter.admits(e)
 					s.advance(t, c.posted)
@@ -149,4 +159,151 @@ func TestMovedClockExpires(t *testing.T) {
 			t.Errorf("the clock expires in %s, expected 32 days", left)
 		}
 	})
+}
+
+// Of two replicas that have posted an event, the one that moved its slots last is right, in any order.
+func TestLatestMoveIsPutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.admits(e)
+		b.admits(e)
+		a.posts(1, e, "", "p1")
+		s.advance(t, time.Minute)
+		if s.embedded == nil {
+			a.AgeJournal(time.Minute.Microseconds())
+			b.AgeJournal(time.Minute.Microseconds())
+		}
+		b.posts(2, e, "p1", "p2")
+		latest := s.moved(3)
+		wantLatest := func(when string) {
+			t.Helper()
+			for _, key := range []string{"{n}:global", "{n}:category:x"} {
+				slots := s.ZRangeWithScores(t.Context(), key, 0, -1).Val()
+				if len(slots) != 1 || int64(slots[0].Score) != latest {
+					t.Errorf("%s: %s holds %v, expected one slot that counts from %d", when, key, slots, latest)
+				}
+			}
+		}
+		s.putsBack(t, a)
+		wantLatest("nothing lost")
+		for _, order := range [][]caller{{a, b}, {b, a}} {
+			s.empty(t)
+			s.putsBack(t, order...)
+			wantLatest("all lost")
+		}
+	})
+}
+
+// entries returns the entries of logs, by key.
+func (s *store) entries(t *testing.T, keys ...string) map[string][]redis.Z {
+	t.Helper()
+	entries := map[string][]redis.Z{}
+	for _, key := range keys {
+		entries[key] = s.ZRangeWithScores(t.Context(), key, 0, -1).Val()
+	}
+	return entries
+}
+
+// The store has the admission and has lost the post.
+func TestLostMoveIsPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := costing(event("e", "a"), 2)
+		c.admits(e)
+		c.pass(s, 5*time.Minute)
+		before := s.entries(t, "{n}:global", "{n}:category:a")
+		c.posts(1, e, "", "p1")
+		moved := fmt.Sprint(s.moved(3))
+		for key, entries := range before {
+			kit.Check(t, s.ZAdd(t.Context(), key, entries...).Err())
+			kit.Check(t, s.PExpire(t.Context(), key, 5*time.Minute).Err())
+		}
+		s.putsBack(t, c)
+		for key := range before {
+			if n := s.ZCount(t.Context(), key, moved, moved).Val(); n != 2 || s.count(t, key) != 2 {
+				t.Errorf("%d of %d slots of %s count from the post, expected 2", n, s.count(t, key), key)
+			}
+			if left := s.PTTL(t.Context(), key).Val(); left < 9*time.Minute {
+				t.Errorf("%s expires in %s, expected ten minutes", key, left)
+			}
+		}
+	})
+}
+
+// The window has the post, not the admission.
+func TestMovedSlotsArePutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.admits(e)
+		c.pass(s, 9*time.Minute)
+		c.posts(1, e, "", "p1")
+		c.pass(s, 2*time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		inGlobal(t, s, 1)
+		inCategory(t, s, "a", 1)
+	})
+}
+
+// The clock steps back while the store is lost. What is put back ahead of it counts, so the mark follows the
+// moved slots.
+func TestPutBackSlotsAheadOfTheClockCount(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	c := s.remembering(t, "r", kit.Rules("1/10m", "1/10m", ""), day)
+	e := event("e", "a")
+	c.admits(e)
+	s.advance(t, time.Minute)
+	c.posts(1, e, "", "p1")
+	s.empty(t)
+	s.advance(t, -30*time.Second)
+	s.putsBack(t, c)
+	c.want(ratelimit.Category, event("f", "a"))
+}
+
+// Another replica has given back the slots that this one remembers as moved.
+func TestRefundedSlotsDoNotMoveBackIn(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.admits(e)
+		a.posts(1, e, "", "p1")
+		a.failed(e, "p1")
+		b.refunds(e)
+		s.putsBack(t, a)
+		inGlobal(t, s, 0)
+		inCategory(t, s, "x", 0)
+	})
+}
+
+// The store has lost the second decision, and has the slots of the first one.
+func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
+	for name, refused := range map[string]bool{"admitted": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				c := s.remembering(t, "r", kit.Rules("9/2h", "9/2h+2/10m", ""), day)
+				e := costing(event("e", "a"), 2)
+				c.admits(e)
+				c.pass(s, 11*time.Minute)
+				before, seen := s.entries(t, "{n}:global", "{n}:category:a"), s.HGet(t.Context(), "{n}:meta", "seen r").Val()
+				slots := 2
+				if refused {
+					c.admits(event("f", "a"))
+					c.want(ratelimit.Category, e)
+					slots = 1
+				} else {
+					c.admits(e)
+				}
+				s.empty(t)
+				for key, entries := range before {
+					kit.Check(t, s.ZAdd(t.Context(), key, entries...).Err())
+				}
+				kit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen r", seen).Err())
+				s.putsBack(t, c)
+				inGlobal(t, s, slots)
+				inCategory(t, s, "a", slots)
+			})
+		})
+	}
 }

@@ -128,8 +128,6 @@ var scriptMistakes = map[string][]string{
 		"«  changes = changes + 1\n¦»  if reserves.of[category] then",
 		// What is reserved.
 		"«s == global and kept_slots(tier, category) or ¦»0",
-		"if reserves.total == 0« or reserves.total >= tier.count¦» then",
-		"reserves.total >«=¦» tier.count then",
 		"unused + «math.max(0, slots - taken(s, tier))¦slots - taken(s, tier)»\n",
 		"unused - «math.max(0, own - taken(category, tier))¦(own - taken(category, tier))» or",
 		"local own = «reserves.of[category]¦false»\n",

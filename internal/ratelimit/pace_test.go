@@ -128,8 +128,8 @@ func TestSlotIsLeftToThePostThatWaitsLongest(t *testing.T) {
 		one.posted("p1")
 		other.wantPaced(s, time.Minute, newer)
 		one.wantPaced(s, time.Minute, older)
-		one.wantPaced(s, time.Minute, older) // a lost reply
-		s.advance(t, time.Minute)
+		one.wantPaced(s, time.Minute, older)           // a lost reply
+		s.advance(t, time.Minute+300*time.Millisecond) // the slot is free for a while
 		other.wantPaced(s, time.Second, newer)
 		one.wantGranted(older)
 		one.posted("o1")
@@ -138,6 +138,19 @@ func TestSlotIsLeftToThePostThatWaitsLongest(t *testing.T) {
 		if n := s.Exists(t.Context(), "{n}:pacewaiting:"+aChannel).Val(); n != 0 {
 			t.Errorf("posts wait that were made:\n%s", s.contents(t))
 		}
+	})
+}
+
+func TestPostsOfOneTimeDoNotWaitForEachOther(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "1/1m")
+		one, other := waitingPost("one", "o1", time.Hour), waitingPost("other", "n1", time.Hour)
+		limiter.postsTo(aChannel, "p1")
+		limiter.posted("p1")
+		limiter.wantPaced(s, time.Minute, one)
+		limiter.wantPaced(s, time.Minute, other)
+		s.advance(t, time.Minute)
+		limiter.wantGranted(other)
 	})
 }
 

@@ -215,3 +215,15 @@ func TestOldPauseNeedsNoProbe(t *testing.T) {
 		limiter.postsTo(aChannel, "p2")
 	})
 }
+
+// A probe that began in the future is from before the clock was set back. Nobody waits for it.
+func TestProbeOfTheFutureIsNotWaitedFor(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "off")
+		limiter.refused("p0", time.Second)
+		s.advance(t, 31*time.Second)
+		limiter.postsTo(aChannel, "p1")
+		s.advance(t, -20*time.Second)
+		limiter.postsTo(aChannel, "p2")
+	})
+}

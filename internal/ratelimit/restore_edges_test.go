@@ -190,6 +190,9 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 		if sent := s.ZCard(t.Context(), "{n}:sent").Val(); sent != 0 {
 			t.Errorf("%d ids were sent, expected none", sent)
 		}
+		if active := s.score(t, "{n}:categories", "a"); active > clock+time.Minute.Microseconds() {
+			t.Errorf("the category was active at %d, expected about %d", active, clock)
+		}
 	})
 }
 
@@ -228,6 +231,18 @@ func TestPuttingBackReplacesNothingLater(t *testing.T) {
 		}
 		if got := s.HGet(t.Context(), "{n}:meta", "seen r").Val(); got != fmt.Sprint(later) {
 			t.Errorf("the mark is %s, expected %d", got, later)
+		}
+	})
+}
+
+// A record that the store has is not written again, which would also let it live longer.
+func TestPresentRecordIsNotPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.admits(event("e", "a"))
+		kit.Check(t, s.PExpire(t.Context(), "{n}:inflight", time.Minute).Err())
+		s.putsBack(t, c)
+		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left > time.Minute {
+			t.Errorf("the record expires in %s, expected a minute", left)
 		}
 	})
 }
