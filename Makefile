@@ -100,7 +100,9 @@ bench-regressions: ## warn if the code has become slower since bench-storm wrote
 mutants: ## one mistake after the other in the limiter; each must fail a test. More than an hour
 	NOTIFIER_TEST_REDIS=require $(GO) test -tags mutants -run '^TestEveryMutantIsCaught$$' -count=1 -v -timeout 3h ./internal/ratelimit
 
-prove: ## the limiter against its model, N (1000) random histories of each kind on each store
+prove: ## write the limiter's test vectors, then play N (1000) random histories of each kind on each store
+	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestVectors' -count=1 -v ./internal/ratelimit -write-vectors
+	git diff --exit-code -- internal/ratelimit/testdata
 	NOTIFIER_TEST_REDIS=require $(GO) test -run '^TestTheScriptsDecideLikeTheModel$$' -count=1 -v -timeout 0 ./internal/ratelimit -rapid.checks=$(N) -rapid.nofailfile
 
 test-peers: ## the tests of bench/peers, a module of its own

@@ -9,7 +9,7 @@
 -- scope only, in tiers with a COUNT above the sum of all reservations: slots that other categories have
 -- reserved and do not use.
 --
--- A scope has two keys. A replica writes the one that its own rule selects, and counts both:
+-- A scope has two keys. A worker writes the one that its own rule selects, and counts both:
 --   log      one member per slot: "errors:e1 1795149541123457", and "errors:e1 1795149541123457 2" for the
 --            second slot of the same event. The member names the admission. Its score is the time from which
 --            the slot counts: the admission at first. Then begin.lua moves it to the beginning of each post,
@@ -21,12 +21,12 @@
 --
 -- KEYS[1]     meta        hash        "clock" -> the latest score in any log; "token" identifies the store;
 --                                     nothing is decided before "opens" (quarantine.lua);
---                                     "seen <replica>" -> time of that replica's latest admission
+--                                     "seen <worker>" -> time of that worker's latest admission
 -- KEYS[2]     in flight   hash        id -> the record of an event that was admitted and is not settled, such
 --                                     as "1795149541123457g:1:1795149542000000:p7 message-3": time of the
 --                                     admission; `g` if a group was charged as well; number of posts that
 --                                     have begun; time and name of the last one, without the name if every
---                                     post certainly failed; the delivery
+--                                     post certainly failed; the stream message
 -- KEYS[3]     sent        sorted set  id -> time when it was sent (sent.lua)
 -- KEYS[4]     categories  sorted set  category, or "<category> <source>" -> time of its latest admission. No
 --                                     decision depends on it; a key of another type is left untouched.
@@ -37,7 +37,7 @@
 --   dedupe window    an id that was sent less than this ago is a duplicate
 --     longest        the longest window of any limit, or longer
 --     token          of the store that the caller expects; empty accepts any store and skips the quarantine
---     replica        the caller's name
+--     worker         the caller's name
 --     dry run        1: write nothing; else 0. To learn only whether the limits have room, pass one event
 --                    with an empty id.
 --   R                rules. For each: T, the bucket width (0 writes logs), T times COUNT, WINDOW, and 1 if
@@ -46,12 +46,12 @@
 --                    long to keep its entries
 --   Q                reservations. For each: the number of a category's scope, slots of the global limit
 --     O              origins. For each: an entry of KEYS[4], the number of its category's scope
---   N                events: N ids, N deliveries, N numbers of origins, N costs (absent if all are 1)
+--   N                events: N ids, N stream messages, N numbers of origins, N costs (absent if all are 1)
 -- Times are whole microseconds since 1970 by the server's clock, durations are microseconds, and numbers
 -- count from 1.
 --
 -- Reply: one of
---   { "decided", now, lag, verdicts, refusals, earlier, again }
+--   { "decided", now, lag, verdicts, refusals, readmitted, redecided }
 --       now       the time of the decision
 --       lag       now less TIME: more than a few microseconds only after the clock was set back
 --       verdicts  for each event: 1 admitted, 0 a duplicate, -k refused, see the k-th refusal
@@ -63,23 +63,24 @@
 --                   above 1,000 in a log.
 --                   slots kept for others
 --                   1 if the wait is a lower bound, else 0
---       earlier   number and admission time of each event that was admitted again, alternating
---       again     number, posts, and start and name of the last post of each event that was decided again;
---                 the name is empty if no post had begun, or if they certainly failed
---   { "closed", now, wait }   replicas restore lost admissions; nothing is decided for `wait` microseconds
---   { "unknown store", now }  the store has another token: restore the admissions of this replica, then retry
+--       readmitted  number and admission time of each event that was admitted again free of charge
+--       redecided   number, posts, and start and name of the last post of each event that was decided again.
+--                   A name means that a message may be in Slack: the caller looks for it before it posts. The
+--                   name is empty if no post had begun, or if they certainly failed.
+--   { "closed", now, wait }   workers restore lost admissions; nothing is decided for `wait` microseconds
+--   { "unknown store", now }  the store has another token: restore the admissions of this worker, then retry
 --
 -- The caller guarantees
 --   Ids         have no blanks and contain the category. Two events with the same id are one event.
---   Deliveries  name the message that carries an event; a redelivered message has the same one. Messages with
---               the same delivery have the same cost.
---   Scopes      no two scopes share a key. Each origin belongs to the scope of a category.
---   Keeping     entries are kept for the longest window in which any replica counts them, or longer. Of a
+--   Messages    of the stream have a name, the same at each delivery, and a cost that does not change.
+--   Scopes      each origin and each reservation names the scope of a category, the parent of no other.
+--   Keeping     entries are kept for the longest window in which any worker counts them, or longer. Of a
 --               category with a reservation, they are kept for the windows of the global limit too.
 --   Widths      a bucket width divides each fixed WINDOW of its rule.
 --   Memory      Redis evicts no key (maxmemory-policy noeviction): a lost log counts nothing.
--- Numbers that cannot be meant, such as a tier without a COUNT, a scope without a rule, or one scope twice,
--- fail the call before anything is written. So do more than 5,000 events or scopes.
+-- Numbers that cannot be meant, such as a tier without a COUNT, a scope without a rule, one key twice, or
+-- entries that are not kept for the scope's own windows, fail the call before anything is written. So do more
+-- than 5,000 events or scopes.
 --
 -- Guarantees
 --   Never too many  No window of a log ever holds more than COUNT slots. One slot is one message, and it
@@ -92,26 +93,31 @@
 --   Set-back clock  If the clock was set back to less than a day before the latest score, `now` stays just
 --                   after that until TIME has caught up: nothing is freed meanwhile. If it was set back
 --                   further, logs ignore slots that lie ahead, so a scope may be filled once more; buckets
---                   count them, so a scope may stay full for the length of the step.
---   Idempotent      While the slots of an event in flight count in every tier of its scopes, the same
---                   delivery is admitted again, free of charge, and another delivery is a duplicate. Once
+--                   count them, so a scope may stay full for the length of the step. If "opens" lies ahead
+--                   again, quarantine.lua bounds how long the store is closed.
+--   Idempotent      While the slots of an event in flight count in every tier of its scopes, the same stream
+--                   message is admitted again, free of charge, and another one is a duplicate. Once
 --                   they no longer count, the event is decided again. Its old slots leave the logs of its
 --                   present scopes first, so a long window counts it once. If it is refused although a post
 --                   of it may be in Slack, it keeps them. Old slots in buckets stay.
---   Posts           A second decision keeps the record of an event's posts, whatever the decision.
+--   Posts           A second decision keeps an event's posts, whatever the verdict.
 --   Read-only       A refused event leaves no trace, unless it was decided again. A dry run writes nothing,
 --                   and runs on a store that is full or read-only. It counts the old slots of an event that
 --                   would be decided again.
 --   Atomic          Every key of a limit is read, and its type checked, before the first write. A user who
 --                   may not run one of the commands, or a damaged bucket, can fail a call halfway.
---   Shared          Replicas with other rules may use the same keys. Each checks its own rules against all
+--   Shared          Workers with other rules may use the same keys. Each checks its own rules against all
 --                   slots in its own scopes. If only COUNT differs, a window holds at most the highest; if
 --                   WINDOWs differ, it may hold more than either rule alone would allow.
 --   Self-expiring   Keys expire once their newest entry no longer matters.
 --
--- Moving a slot is safe, because the other scripts move it only while it counts in every tier (record.lua).
--- Each window that it joins ends now or later; the slots in it up to now are some of those that this script,
--- or an earlier move, has counted together with it. Each window that it leaves loses a slot.
+-- Why moving a slot is safe (record.lua):
+--   1. It moves only while it counts in every tier. So its window that ends now already holds it, and gains
+--      nothing.
+--   2. It moves to the present. So a window that it joins ends later, and by then holds some of the slots of
+--      the window that ends now, and later admissions, which were decided with the moved slot counted.
+--   3. All slots of an admission move together, and "clock" follows. So they always have one score, and no
+--      later decision ignores it.
 --
 -- By hand, on Redis 7.0 or later: one event of "errors" under 100/30m and 10/30m. Running it again admits the
 -- event again without a charge. With ids up to errors:e11 the last one is refused. With 1 after by-hand it is
@@ -131,12 +137,12 @@ local MONTH = 2678400000000 -- the longest window that a limit can have
 local MOST_MEMBERS = 1000 -- of one event in a log: more would block Redis for too long
 local MOST = 5000 -- events, and scopes: Lua can pass about 8,000 values to a command
 
-local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber -- globals are slower
+local KEYS, ARGV, tonumber, format = KEYS, ARGV, tonumber, string.format -- globals are slower
 local call, pcall = redis.call, redis.pcall
 
 -- text writes a whole number. Lua's own conversion keeps 14 digits; a time has 16.
 local function text(number)
-  return string.format('%.0f', number)
+  return format('%.0f', number)
 end
 
 -- expire lets a key expire once its newest entry is no longer needed. It never shortens an existing expiry.
@@ -159,13 +165,13 @@ end
 -- CLOCK AND STORE
 
 local time = call('TIME')
-local server_time = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local server_time = time[1] * 1000000 + time[2]
 local meta = call('HMGET', KEYS[1], 'clock', 'token', 'opens')
 local latest = tonumber(meta[1]) or 0
 if latest > server_time + DAY then
   latest = 0 -- the clock was far ahead when it was stored
 end
-local now = math.max(server_time, latest + 1) -- later than every other call: no two admit at the same time
+local now = math.max(server_time, latest + 1) -- later than every admission: no two have the same time
 local stamp = text(now)
 
 if ARGV[3] ~= '' then
@@ -182,31 +188,35 @@ end
 
 local at = 0 -- the argument that was read last
 
-local function argument()
+local function number(least, most)
   at = at + 1
-  return ARGV[at]
-end
-
-local function number(least)
-  at = at + 1
-  local n = tonumber(ARGV[at])
-  if not n or n < least or n % 1 ~= 0 then
-    error('argument ' .. at .. ' is ' .. tostring(ARGV[at]) .. ', expected a whole number from ' .. least)
+  local argument = ARGV[at]
+  local n = argument and argument + 0 -- half the cost of tonumber
+  if not n or n < least or n % 1 ~= 0 or (most and n > most) then
+    local range = most and least .. ' to ' .. most or 'from ' .. least
+    error('argument ' .. at .. ' is ' .. tostring(argument) .. ', expected a whole number ' .. range)
   end
   return n
 end
 
 local dedupe, longest = number(1), number(1)
-argument() -- the token
-local replica = argument()
-local dry_run = number(0) == 1
+at = at + 2 -- token and worker
+local worker = ARGV[at]
+local dry_run = number(0, 1) == 1
 
 local rules = {}
 for r = 1, number(1) do
   local tiers = number(1)
-  local rule = { width = number(0) }
+  local width = number(0)
+  local rule = { width = width, most_cost = width == 0 and MOST_MEMBERS or math.huge, longest = 0 }
   for t = 1, tiers do
-    local count, window, fixed = number(1), number(1), number(0) == 1
+    local count, window, fixed = number(1), number(1), number(0, 1) == 1
+    if window > longest then
+      error('rule ' .. r .. ': a window is longer than the longest')
+    end
+    if window > rule.longest then
+      rule.longest = window
+    end
     local last_outside, resets = now - window, false
     if fixed then
       last_outside = now - now % window - 1
@@ -220,7 +230,7 @@ for r = 1, number(1) do
       window = window,
       resets = resets, -- when a fixed window ends
       last_outside = last_outside, -- an entry with this score, or a lower one, counts no more
-      inside = '(' .. text(last_outside), -- the range of those that count begins here
+      inside = format('(%.0f', last_outside), -- the range of those that count begins here
     }
   end
   rules[r] = rule
@@ -230,10 +240,13 @@ local scopes, bucket_keys, distinct = {}, {}, {}
 for n = 1, (#KEYS - 4) / 2 do
   local rule, parent, keep = rules[number(1)], scopes[number(0)] or false, number(1)
   local log, buckets = KEYS[3 + 2 * n], KEYS[4 + 2 * n]
-  if not rule or (n > 1 and not parent) or distinct[log] then
+  if not rule or (n > 1 and not parent) or distinct[log] or distinct[buckets] or log == buckets then
     error('scope ' .. n .. ' has no rule, no parent before it, or is there twice')
   end
-  distinct[log] = true
+  distinct[log], distinct[buckets] = true, true
+  if keep < rule.longest then
+    error('scope ' .. n .. ' does not keep its entries for its longest window')
+  end
   bucket_keys[n] = buckets
   scopes[n] = {
     number = n,
@@ -262,22 +275,24 @@ for q = 1, number(0) do
   reserves.total = reserves.total + slots
 end
 
-local origins = {}
+local origins = {} -- by their numbers as text, which saves a conversion for each event
 for o = 1, number(0) do
-  local entry = argument()
+  at = at + 1
+  local entry = ARGV[at]
   local category = scopes[number(1)] or error('origin ' .. o .. ' has no scope')
-  origins[o] = { entry = entry, category = category, indexed = false }
+  origins[text(o)] = { entry = entry, category = category, indexed = false }
 end
 
 local events = number(0)
 if events > MOST or #scopes > MOST then
   error('more than ' .. MOST .. ' events or scopes')
 end
-local before_ids, before_deliveries, before_costs = at, at + events, at + 3 * events
+local before_ids, before_stream_messages, before_costs = at, at + events, at + 3 * events
 at = at + 2 * events
 local event_origins, event_costs = {}, {}
 for i = 1, events do
-  event_origins[i] = origins[number(1)] or error('event ' .. i .. ' has no origin')
+  at = at + 1
+  event_origins[i] = origins[ARGV[at]] or error('event ' .. i .. ' has no origin')
 end
 for i = 1, events do
   event_costs[i] = #ARGV > before_costs and number(1) or 1
@@ -289,10 +304,6 @@ end
 
 local function log_count(s, tier)
   return s.stored.entries > 0 and call('ZCOUNT', s.log, tier.inside, stamp) or 0
-end
-
-local function log_oldest(s, tier)
-  return tonumber(call('ZRANGEBYSCORE', s.log, tier.inside, stamp, 'WITHSCORES', 'LIMIT', '0', '1')[2])
 end
 
 -- log_leaves returns the score of the slot with which `leave` slots, 1 or more, have left a tier.
@@ -337,8 +348,9 @@ local function buckets_count(s, tier)
   return first and total - tonumber(string.match(first, '^%d+')) or 0
 end
 
-local function buckets_oldest(s, tier)
-  return tonumber(call('ZRANGEBYSCORE', s.buckets, tier.inside, '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2])
+-- oldest returns the lowest score of a key that counts in a tier and is at most up_to, or nil.
+local function oldest(key, tier, up_to)
+  return tonumber(call('ZRANGEBYSCORE', key, tier.inside, up_to, 'WITHSCORES', 'LIMIT', '0', '1')[2])
 end
 
 -- bucket_end returns the end of the bucket that takes the slots of this batch: the newest, or a new one.
@@ -351,7 +363,7 @@ local function bucket_end(s)
   if tonumber(newest.began) > now then
     return newest.ends -- the clock was set back by more than a day, and older buckets may lie ahead too
   end
-  return math.min(ends, newest.ends) -- a wider one of another replica is cut
+  return math.min(ends, newest.ends) -- a wider one of another worker is cut
 end
 
 -- Scopes.
@@ -359,8 +371,8 @@ end
 local function read_scope(s)
   s.stored = { entries = call('ZCARD', s.log), bucket = newest_bucket(s), counted = {} }
 end
-for _, s in ipairs(scopes) do
-  read_scope(s)
+for n = 1, #scopes do
+  read_scope(scopes[n])
 end
 
 -- taken returns the slots of a scope that count in a tier, including slots of this batch. The tier may belong
@@ -406,9 +418,10 @@ end
 local function fits(category, cost)
   local s = category
   while s do
-    for _, tier in ipairs(s.rule) do
+    for t = 1, #s.rule do
+      local tier = s.rule[t]
       local kept = s == global and kept_slots(tier, category) or 0
-      if not has_room(s, tier, kept + cost) or (s.rule.width == 0 and cost > MOST_MEMBERS) then
+      if not has_room(s, tier, kept + cost) or cost > s.rule.most_cost then
         return false
       end
     end
@@ -423,11 +436,11 @@ end
 local function frees(s, tier, leave)
   local newest = s.stored.bucket
   if tier.resets then
-    return tier.resets, newest.ends >= tier.resets -- another replica's bucket may end in the next window
+    return tier.resets, newest.ends >= tier.resets -- another worker's bucket may end in the next window
   end
-  local bucket = newest.total > 0 and buckets_oldest(s, tier)
+  local bucket = newest.total > 0 and oldest(s.buckets, tier, '+inf')
   if bucket then -- when the oldest entry leaves, at the earliest
-    return math.min(bucket, log_oldest(s, tier) or bucket) + tier.window, true
+    return math.min(bucket, oldest(s.log, tier, stamp) or bucket) + tier.window, true
   end
   if leave <= s.stored.counted[tier] then
     return log_leaves(s, tier, leave) + tier.window, false
@@ -442,20 +455,23 @@ end
 -- returns false if every tier has room.
 local function refusal_by(s, cost, category)
   local row, lower_bound = false, false
-  for t, tier in ipairs(s.rule) do
+  for t = 1, #s.rule do
+    local tier = s.rule[t]
     local kept, reserved = 0, 0 -- for others, now and in the long run
     if s == global and reserves.total < tier.count then
       kept, reserved = kept_slots(tier, category), reserves.total - (reserves.of[category] or 0)
     end
-    local never = cost > tier.count - reserved or (s.rule.width == 0 and cost > MOST_MEMBERS)
-    if never or not has_room(s, tier, kept + cost) then
+    local too_many = cost > s.rule.most_cost
+    if too_many or not has_room(s, tier, kept + cost) then
+      local never = too_many or cost > tier.count - reserved
       local slots, free_at, or_later = taken(s, tier), math.huge, false
       if not never then
         free_at, or_later = frees(s, tier, slots - (tier.count - kept - cost))
       end
       lower_bound = lower_bound or or_later or (reserved > 0 and not never)
       if not row or free_at > row.free_at then
-        row = { s.number, t, slots, never and -1 or free_at - server_time, kept, 0, free_at = free_at }
+        local wait = never and -1 or free_at - server_time
+        row = { s.number, t, slots, wait, kept, 0, free_at = free_at, verdict = false }
       end
     end
   end
@@ -472,7 +488,7 @@ local function later(row, wider)
     last, first = wider, row
   end
   if first[6] > last[6] then
-    return { last[1], last[2], last[3], last[4], last[5], 1, free_at = last.free_at }
+    return { last[1], last[2], last[3], last[4], last[5], 1, free_at = last.free_at, verdict = false }
   end
   return last
 end
@@ -517,18 +533,18 @@ local function find(command, key)
 end
 local in_flight, sent = find('HMGET', KEYS[2]), find('ZMSCORE', KEYS[3])
 
-local verdicts, refusals, earlier, again = {}, {}, {}, {}
-local admitted = {} -- id -> delivery, of this batch
+local verdicts, refusals, readmitted, redecided = {}, {}, {}, {}
+local admitted = {} -- id -> stream message, of this batch
 local records, index = {}, {} -- fields and values for KEYS[2], scores and members for KEYS[4]
 
 -- parse_record returns the texts of a record: time of the admission, number of posts, time and name of the
--- last one, and the delivery. Without a record it returns nil.
+-- last one, and the stream message. Without a record it returns nil.
 local function parse_record(record)
   return string.match(record or '', '^(%d+)g?:(%d+):(%d+):([^ ]*) (.*)$')
 end
 
 -- still_counts reports whether the slots of an admission count in every tier of a category's scopes. If the
--- log does not have them, they may be in buckets.
+-- log does not have them and the scope has buckets, they are taken to be there: a bucket names no slots.
 local function still_counts(category, id, since)
   local s = category
   while s do
@@ -549,18 +565,18 @@ end
 
 -- seen_before returns the verdict on an event that is in flight or was sent, else nil.
 local function seen_before(i, id, category)
-  local delivery, since = admitted[id], now
-  if not delivery then
+  local stream_message, since = admitted[id], now
+  if not stream_message then
     local admission, _, _, _, of = parse_record(in_flight[i])
     if admission and still_counts(category, id, admission) then
-      delivery, since = of, tonumber(admission)
+      stream_message, since = of, tonumber(admission)
     end
   end
-  if delivery then
-    if delivery ~= ARGV[before_deliveries + i] then
+  if stream_message then
+    if stream_message ~= ARGV[before_stream_messages + i] then
       return 0
     end
-    earlier[#earlier + 1], earlier[#earlier + 2] = i, since
+    readmitted[#readmitted + 1], readmitted[#readmitted + 2] = i, since
     return 1
   end
   if sent[i] and tonumber(sent[i]) > now - dedupe then
@@ -568,7 +584,7 @@ local function seen_before(i, id, category)
   end
 end
 
--- charge takes slots in all scopes. The end of the script writes them.
+-- charge takes slots in all scopes. They are written at the end.
 local function charge(category, id, cost)
   local name = id .. ' ' .. stamp
   local s = category
@@ -604,7 +620,7 @@ local function decide(i, id, origin, posts)
     return row.verdict
   end
   charge(category, id, cost)
-  admitted[id] = ARGV[before_deliveries + i]
+  admitted[id] = ARGV[before_stream_messages + i]
   local grouped = category.parent == global and '' or 'g'
   records[#records + 1], records[#records + 2] = id, stamp .. grouped .. ':' .. posts .. ' ' .. admitted[id]
   if not origin.indexed then
@@ -616,7 +632,8 @@ end
 
 -- DECIDED AGAIN. Few events are: their slots have left a window before they were posted.
 
--- take_out removes an event's old slots from the logs that have them, and returns them.
+-- take_out removes an event's old slots from the logs that have them, and returns them. All slots of an
+-- admission have the score of the first.
 local function take_out(category, id, since)
   local removed = {}
   local s = category
@@ -639,6 +656,7 @@ local function take_out(category, id, since)
   return removed
 end
 
+-- put_back sets the expiry too, which a key loses when it becomes empty.
 local function put_back(removed)
   for s, members in pairs(removed) do
     call('ZADD', s.log, unpack(members))
@@ -651,8 +669,9 @@ end
 -- decide_again decides an event that has a record, as if its logs had no slots of it. A dry run leaves them.
 local function decide_again(i, id, origin)
   local since, posts, begun, name = parse_record(in_flight[i])
-  local n = #again
-  again[n + 1], again[n + 2], again[n + 3], again[n + 4] = i, tonumber(posts), tonumber(begun), name
+  local n = #redecided
+  redecided[n + 1], redecided[n + 2] = i, tonumber(posts)
+  redecided[n + 3], redecided[n + 4] = tonumber(begun), name
   local removed = dry_run and {} or take_out(origin.category, id, since)
   local verdict = decide(i, id, origin, posts .. ':' .. begun .. ':' .. name)
   if verdict < 0 and name ~= '' then
@@ -675,7 +694,7 @@ for i = 1, events do
   verdicts[i] = verdict or decide(i, id, origin, '0:0:')
 end
 
-local reply = { 'decided', now, now - server_time, verdicts, refusals, earlier, again }
+local reply = { 'decided', now, now - server_time, verdicts, refusals, readmitted, redecided }
 if #records == 0 or dry_run then
   return reply
 end
@@ -710,7 +729,7 @@ local function write_buckets(s)
   call('ZREMRANGEBYSCORE', s.buckets, '-inf', text(now - s.keep))
 end
 
-call('HSET', KEYS[1], 'clock', stamp, 'seen ' .. replica, stamp)
+call('HSET', KEYS[1], 'clock', stamp, 'seen ' .. worker, stamp)
 call('PEXPIRE', KEYS[1], text((MONTH + DAY) / 1000))
 for _, s in ipairs(scopes) do
   if s.batch > 0 and s.rule.width == 0 then

@@ -21,7 +21,7 @@
 -- ARGV[4]  if refused, the pause that Slack requests, cut to ARGV[5]. It never shortens a pause.
 -- ARGV[5]  the longest pause, as in begin.lua
 -- ARGV[6]  id, as in admit.lua. Empty for a message without an event.
--- ARGV[7]  delivery, as in admit.lua
+-- ARGV[7]  stream message, as in admit.lua
 -- ARGV[8]  1 if this post and all earlier ones of the event certainly failed, else 0
 -- ARGV[9...]  only with an event: its cost, how long its logs keep entries, and its tiers, as in begin.lua
 -- Times are whole microseconds since 1970 by the server's clock, durations are microseconds.
@@ -34,7 +34,7 @@
 --
 -- Guarantees
 --   Bounded      Slots move as in begin.lua.
---   Failure      Record and slots change only if the record still names this delivery, and this post as the
+--   Failure      Record and slots change only if the record still names this message, and this post as the
 --                last one.
 --   Probe        After a pause, only the response to its probe removes the pause, unless that is another 429.
 --   Repeatable   A call repeated because its reply was lost only pauses, and moves slots, from a later time.
@@ -52,20 +52,16 @@ local scopes = { '*', channel }
 redis.call('ZCARD', KEYS[1]) -- a key of another type fails the call before anything is written
 local probes = redis.call('HMGET', KEYS[2], '*', channel)
 local refused = redis.call('HGET', KEYS[2], ' refused')
-local moved, slots, record = 0, false, nil
-local mark = redis.call('HGET', KEYS[5], 'clock')
+local moved, slots, record, counts_from = 0, nil, nil, nil
 if ARGV[6] ~= '' then
   slots = read_slots(6, 9)
-  for _, log in ipairs(slots.logs) do
-    redis.call('ZCARD', log.key)
-  end
   record = parse_record(redis.call('HGET', KEYS[4], ARGV[6]))
+  counts_from = decision_time(now, redis.call('HGET', KEYS[5], 'clock'))
 end
 
 redis.call('ZADD', KEYS[3], text(now), name)
 redis.call('PEXPIRE', KEYS[3], text((60 * MINUTE + 2 * longest_pause) / 1000))
-if record and record.delivery == ARGV[7] and record.name == name then
-  local counts_from = decision_time(now, mark)
+if record and record.stream_message == ARGV[7] and record.name == name then
   if still_count(record, ARGV[6], slots, counts_from) then
     move(record, ARGV[6], slots, KEYS[5], counts_from)
     moved = counts_from

@@ -18,7 +18,7 @@
 -- KEYS[7..9]  logs    sorted set  of the event's category, group and global scope, as in admit.lua, whether
 --                                 they hold its slots or not. Absent for a message without an event.
 -- ARGV[1]  id, as in admit.lua. Empty for a message without an event.
--- ARGV[2]  delivery, as in admit.lua
+-- ARGV[2]  stream message, as in admit.lua
 -- ARGV[3]  name of the event's last post with a result that the caller knows or has looked up. Empty before
 --          the first post.
 -- ARGV[4]  name of this post: unique, without colons and blanks
@@ -29,8 +29,8 @@
 -- ARGV[9]  1: if the pace is full, keep its next free slot for this post; 0: the post waits with the others
 -- ARGV[10] the longest pause, also the longest window of a pace. Pauses that end later are ignored, and so
 --          are slots of the pace more than twice as far ahead.
--- ARGV[11] how long an event's posts are known, counted from the last one: the dedupe window or the longest
---          window of any limit, whichever is longer
+-- ARGV[11] how long an event's posts are known, counted from the end of the last one's lease: the dedupe
+--          window or the longest window of any limit, whichever is longer
 -- ARGV[12] token of the store that the caller expects, as in admit.lua. Empty accepts any store.
 -- ARGV[13] name of the worker. If empty, the post leaves no slot to others, and others leave none to it.
 -- ARGV[14] start of the post's wait
@@ -45,10 +45,10 @@
 --   { 'wait workspace', wait, '', time }  the workspace is paused, or another post probes it
 --   { 'wait channel', wait, '', time }    the channel is paused, or another post probes it
 --   { 'wait pace', wait, '', time }       the channel's pace is full; `wait` is at most one window
---   { 'wait event', wait, '', time }      another replica may be posting this event now
+--   { 'wait event', wait, '', time }      another worker may be posting this event now
 --   { 'unknown', posts, name, time }      `posts` have begun, and the caller does not know the result of the
 --                                         last one, `name`: the message may be in Slack
---   { 'not in flight', 0, '', time }      the event is not in flight for this delivery, or its slots no
+--   { 'not in flight', 0, '', time }      the event is not in flight for this message, or its slots no
 --                                         longer count: call admit.lua
 --   { 'unknown store', 0, '', time }      the store has another token: call restore.lua, then this script
 --                                         again
@@ -67,7 +67,7 @@
 --                counts them.
 --   In order     A full pace leaves a slot to the oldest post of each worker, until a second after the wait
 --                of that post has ended. So a dead worker delays the others by a second.
---   Shared       Replicas with different paces share the slots. The newest 2,000 slots of an hour are kept.
+--   Shared       Workers with different paces share the slots. The newest 2,000 slots of an hour are kept.
 --   Repeatable   A call repeated with the same name, because its reply was lost, takes nothing twice.
 --   Fails whole  All keys are read before the first write, so a key of another type fails the call and
 --                changes nothing.
@@ -118,11 +118,8 @@ end
 local slots = ARGV[1] ~= '' and read_slots(7, 15) or false
 local record, recorded = false, false
 if slots then
-  for _, log in ipairs(slots.logs) do
-    redis.call('ZCARD', log.key) -- a key of another type fails the call before anything is written
-  end
   record = parse_record(redis.call('HGET', KEYS[1], ARGV[1]))
-  if not record or record.delivery ~= ARGV[2] then
+  if not record or record.stream_message ~= ARGV[2] then
     return reply('not in flight', 0)
   end
   recorded = record.name == name
@@ -222,7 +219,7 @@ if record and not recorded then
   move(record, ARGV[1], slots, KEYS[5], counts_from)
   record.posts, record.begun, record.name = record.posts + 1, now, name
   redis.call('HSET', KEYS[1], ARGV[1], write_record(record))
-  redis.call('PEXPIREAT', KEYS[1], text(math.floor((now + tonumber(ARGV[11])) / 1000) + 1), 'GT')
+  expire(KEYS[1], now + lease, tonumber(ARGV[11]))
 end
 for _, scope in ipairs(probes) do
   if probing(scope) ~= name then

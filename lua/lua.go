@@ -9,20 +9,20 @@ import _ "embed"
 //go:embed admit.lua
 var Admit string
 
-// Record begins most of the other scripts: the form of a record in flight, and how slots move.
+// Record stands before most of the other scripts: the form of a record in flight, and how slots move.
 //
 //go:embed record.lua
 var Record string
 
-// The scripts of an event's life after its admission, and those of a store that has lost something.
+// Scripts that begin with Record.
 var (
 	Begin      = Record + begin      // permits a post, and records it before it is made
-	Answered   = Record + answered   // records Slack's answer, and begins or ends a pause
+	Answered   = Record + answered   // records Slack's response, and begins or ends a pause
 	Sent       = Record + sent       // records that the event is in Slack
 	Refund     = Record + refund     // ends an event in flight, and may give its slots back
 	Peek       = Record + peek       // counts how full scopes are
-	Restore    = Record + restore    // puts back what a replica remembers
-	Quarantine = Record + quarantine // names the store, and closes it until replicas have put back theirs
+	Restore    = Record + restore    // restores the admissions of one worker
+	Quarantine = Record + quarantine // names the store, and closes it until workers have restored theirs
 )
 
 var (
@@ -42,7 +42,7 @@ var (
 	quarantine string
 )
 
-// Pauses lists the pauses that Slack has asked for.
+// Pauses lists the pauses that Slack has requested.
 //
 //go:embed pauses.lua
 var Pauses string

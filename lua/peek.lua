@@ -49,11 +49,8 @@ local numbers = {}
 for k = 2, #KEYS, 2 do
   for _ = 1, number() do
     local count, window, fixed = number(), number(), number() == 1
-    local before, resets = now - window, false
-    if fixed then
-      before = now - now % window - 1
-      resets = before + 1 + window
-    end
+    local before = last_outside(window, fixed, now)
+    local resets = fixed and before + 1 + window
     local slots, frees, lower_bound = look(KEYS[k], KEYS[k + 1], count, window, before, resets)
     numbers[#numbers + 1] = slots
     numbers[#numbers + 1] = frees and frees - clock or 0

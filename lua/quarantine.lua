@@ -1,5 +1,5 @@
 -- quarantine.lua names the store and says when it opens. A store that may have forgotten admissions is
--- closed while replicas put back those that they remember (restore.lua). It may have forgotten some if it
+-- closed while workers restore those that they remember (restore.lua). It may have forgotten some if it
 -- has no token (it is new, or was emptied), or the token of another primary: a failover loses writes that
 -- the new primary had not received, and a restart loses writes that were not on disk.
 --
@@ -10,7 +10,7 @@
 -- ARGV[3]  the longest time that a store may stay closed, in microseconds
 --
 -- Reply: { token, wait }: microseconds until the store opens, 0 if it is open.
--- A repeated call changes nothing. Without traffic a store keeps its token as long as some replica calls this
+-- A repeated call changes nothing. Without traffic a store keeps its token as long as some worker calls this
 -- script. A new token removes "seen" fields older than every window.
 
 local LONGEST = (MONTH + DAY) / 1000 -- milliseconds until an unused meta expires

@@ -11,6 +11,14 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- expire lets a key expire once its newest entry is no longer needed. It never shortens an existing expiry.
+local function expire(key, newest, keep)
+  local when = text(math.floor((newest + keep) / 1000) + 1)
+  if redis.call('PEXPIREAT', key, when, 'GT') == 0 then
+    redis.call('PEXPIREAT', key, when, 'NX')
+  end
+end
+
 -- server_time returns the server's clock, in microseconds since 1970.
 local function server_time()
   local time = redis.call('TIME')
@@ -27,7 +35,7 @@ end
 
 -- parse_record splits a record into its parts. It returns nil if there is no record.
 local function parse_record(record)
-  local admitted, group, posts, begun, name, delivery =
+  local admitted, group, posts, begun, name, stream_message =
     string.match(record or '', '^(%d+)(g?):(%d+):(%d+):([^ ]*) (.*)$')
   if not admitted then
     return nil
@@ -38,25 +46,32 @@ local function parse_record(record)
     posts = tonumber(posts), -- begun so far
     begun = tonumber(begun), -- beginning of the last post; 0 before the first
     name = name, -- of the last post; empty before the first, or if every post certainly failed
-    delivery = delivery,
+    stream_message = stream_message,
   }
 end
 
 -- write_record returns the text that parse_record splits.
 local function write_record(r)
   local admission = r.admitted .. (r.grouped and 'g' or '')
-  return admission .. ':' .. text(r.posts) .. ':' .. text(r.begun) .. ':' .. r.name .. ' ' .. r.delivery
+  return admission .. ':' .. text(r.posts) .. ':' .. text(r.begun) .. ':' .. r.name .. ' ' .. r.stream_message
+end
+
+-- last_outside returns the latest time that a tier no longer counts.
+local function last_outside(window, fixed, now)
+  return fixed and now - now % window - 1 or now - window
 end
 
 -- read_slots reads the last keys and arguments of a script that moves slots. The event's logs begin at
 -- KEYS[key]. ARGV[from] is its cost. Then comes how long each log keeps its entries, and for each tier of its
--- scopes the number of the scope's log, WINDOW, and 1 if the tier is fixed, else 0.
+-- scopes the number of the scope's log, WINDOW, and 1 if the tier is fixed, else 0. It fails if a log is a
+-- key of another type, so callers read before they write.
 local function read_slots(key, from)
   local slots = { cost = tonumber(ARGV[from]), logs = {}, tiers = {} }
   local at = from
   for k = key, #KEYS do
     at = at + 1
     slots.logs[#slots.logs + 1] = { key = KEYS[k], keep = tonumber(ARGV[at]) }
+    redis.call('ZCARD', KEYS[k])
   end
   for tier = at + 1, #ARGV, 3 do
     slots.tiers[#slots.tiers + 1] = {
@@ -72,12 +87,8 @@ end
 -- buckets, which count them from the admission.
 local function still_count(record, id, slots, now)
   for _, tier in ipairs(slots.tiers) do
-    local last_outside = now - tier.window
-    if tier.fixed then
-      last_outside = now - now % tier.window - 1
-    end
     local from = redis.call('ZSCORE', tier.log.key, id .. ' ' .. record.admitted) or record.admitted
-    if tonumber(from) <= last_outside then
+    if tonumber(from) <= last_outside(tier.window, tier.fixed, now) then
       return false
     end
   end

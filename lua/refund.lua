@@ -1,13 +1,13 @@
 -- refund.lua ends an event that was admitted and is not in the channel, and gives its slots back unless they
 -- are to stay taken. The event expired or was muted before a post, or is a dead letter. Only an event in
--- flight for this very delivery is ended, so a repeated call changes nothing.
+-- flight for this very stream message is ended, so a repeated call changes nothing.
 --
 -- KEYS[1]     meta       hash  as in admit.lua
 -- KEYS[2]     in flight  hash  as in admit.lua
 -- KEYS[3...]  scopes     log and buckets of the global scope, the category and the group, whether the group
 --                        has a limit or not
 -- ARGV[1]  id, as in admit.lua
--- ARGV[2]  delivery, as in admit.lua
+-- ARGV[2]  stream message, as in admit.lua
 -- ARGV[3]  cost. Zero keeps the slots taken.
 -- ARGV[4]  name of the event's last post with a result that the caller knows or has looked up. Empty if it
 --          knows none.
@@ -15,7 +15,7 @@
 --
 -- Reply: one of
 --   { 'refunded' }
---   { 'nothing' }        the event is not in flight for this delivery; or the caller does not know the
+--   { 'nothing' }        the event is not in flight for this message; or the caller does not know the
 --                        result of its last post, and the message may be in Slack
 --   { 'unknown store' }  as in begin.lua
 
@@ -24,7 +24,7 @@ if ARGV[5] ~= '' and token ~= ARGV[5] then
   return { 'unknown store' }
 end
 local record = parse_record(redis.call('HGET', KEYS[2], ARGV[1]))
-if not record or record.delivery ~= ARGV[2] or (record.name ~= '' and record.name ~= ARGV[4]) then
+if not record or record.stream_message ~= ARGV[2] or (record.name ~= '' and record.name ~= ARGV[4]) then
   return { 'nothing' }
 end
 local since = record.admitted

@@ -1,4 +1,4 @@
--- restore.lua puts back the admissions that one replica remembers, into a store that may have forgotten some
+-- restore.lua restores the admissions that one worker remembers, into a store that may have forgotten some
 -- of them. The store is closed meanwhile (quarantine.lua). Entries that the store still has are kept.
 --
 -- KEYS[1]     meta       hash        as in admit.lua
@@ -7,16 +7,16 @@
 -- KEYS[4]     categories sorted set  as in admit.lua
 -- KEYS[5...]  scopes     log and buckets of each, as in admit.lua
 -- ARGV[1]  token of the store, as in admit.lua
--- ARGV[2]  name of the replica
+-- ARGV[2]  name of the worker
 -- ARGV[3]  dedupe window
 -- ARGV[4]  the longest window of any limit
 -- ARGV[5]  the call postpones the opening of the store to this long from now
 -- ARGV[6]  but not to more than this long after the token was made
--- ARGV[7]  S, the number of scopes. For each: its bucket width (0: it writes logs), and how long to keep
+-- ARGV[7]  S, the number of scopes. For each: its bucket width (0 writes logs), and how long to keep
 --          entries.
 -- then     N, the number of admissions; N ids; and for each admission:
 --            time of the admission; 0 if that is not known
---            1 if the event was in flight already, perhaps through another replica; else 0
+--            1 if the event was in flight already, perhaps through another worker; else 0
 --            cost
 --            entry of KEYS[4]
 --            number of its category's scope
@@ -32,13 +32,15 @@
 -- Reply: { 1, slots, in flight, sent }, the number of missing entries of each kind, where a slot counts once
 -- for each scope; or { 0, 0, 0, 0 } if the store has another token: begin again.
 --
--- Missing admissions. admit.lua writes an admission together with the field "seen <replica>", and
--- replication keeps that order. So the store has all admissions of this replica up to the time in the field,
+-- Missing admissions. admit.lua writes an admission together with the field "seen <worker>", and
+-- replication keeps that order. So the store has all admissions of this worker up to the time in the field,
 -- in whatever form they were written. The script adds the later ones and advances the field, so a repeated
--- call adds nothing. Slots that moved after that time are moved again. An event that was in flight already
--- can be later than the field and still be in the store, through another replica. It is taken to be there if
--- the store has it in flight, or as sent, since that admission or a later one. If two replicas miss the same
--- event, a log gets its slots once, because they have names. Buckets get them twice: never too few.
+-- call adds nothing. Slots that moved at that time or later are moved again. An event that was in flight
+-- already can be later than the field and still be in the store, through another worker. It is taken to be
+-- there if the store has it in flight, or as sent, since that admission or a later one. But the worker that
+-- restored it may not know of the post that moved its slots, and have left them out as too old; then they are
+-- added to the logs. If two workers miss the same event, a log gets its slots once, because they have names.
+-- Buckets get them twice: never too few.
 
 local call, pcall = redis.call, redis.pcall
 
@@ -124,29 +126,26 @@ for i, a in ipairs(admissions) do
   end
   local known = a.redelivered and (a.stored >= a.since or a.settled >= a.since)
   a.missing = a.since > seen and not known
-  local forgotten = a.missing or a.released or a.moved > seen
+  -- The store has this very admission in flight, or this worker saw the event sent.
+  local own = a.redelivered and (a.stored == a.since or a.sent >= a.since)
+  local forgotten = a.missing or a.released or a.moved >= seen -- a move may have the time of an admission
   for _, s in ipairs(forgotten and { a.global, a.category, a.group } or {}) do
-    if s.width == 0 and a.cost <= MOST_MEMBERS then
+    -- Slots that the store still has may be in the log even if this worker writes buckets by now.
+    if a.cost <= MOST_MEMBERS and (s.width == 0 or not a.missing) then
       local name = a.id .. ' ' .. text(a.since)
       for slot = 1, a.cost do
         local member = slot == 1 and name or name .. ' ' .. slot
         if a.released then
           s.released[#s.released + 1] = member
         elseif a.moved > now - s.keep then
-          local to = a.missing and s.members or s.moves
+          local left_out = own and s.width == 0 and a.since <= now - s.keep
+          local to = (a.missing or left_out) and s.members or s.moves
           to[#to + 1], to[#to + 2] = text(a.moved), member
         end
       end
     elseif a.missing and a.since > now - s.keep then
       s.poured[#s.poured + 1] = a
     end
-  end
-end
-
-local function expire(key, newest, keep)
-  local when = text(math.floor((newest + keep) / 1000) + 1)
-  if call('PEXPIREAT', key, when, 'GT') == 0 then
-    call('PEXPIREAT', key, when, 'NX')
   end
 end
 
@@ -195,7 +194,7 @@ end
 local slots = 0
 for _, s in ipairs(scopes) do
   in_log(s, 'ZREM', s.released)
-  -- GT: if two replicas remember an event, the later move of its slots wins.
+  -- GT: if two workers remember an event, the later move of its slots wins.
   slots = slots + in_log(s, 'ZADD', s.members, 'GT')
   in_log(s, 'ZADD', s.moves, 'XX', 'GT')
   if #s.members + #s.moves > 0 then
@@ -207,7 +206,7 @@ for _, s in ipairs(scopes) do
 end
 
 -- Restore the states of the ids. A sent event is no longer in flight. The record of the later admission wins.
--- Of one admission, the record with more posts wins, because the clocks of replicas differ. If the posts are
+-- Of one admission, the record with more posts wins, because the clocks of workers differ. If the posts are
 -- equally many, a last post that may be in Slack wins over one that failed. If the store had the admission
 -- and has no record of it, the event was settled, and no record is written.
 local records_added, sent_added = 0, 0
@@ -239,7 +238,7 @@ if records_added > 0 then
   expire(KEYS[2], now, known_for)
 end
 
--- Index the categories with their latest admissions. A replica that no longer knows the admission of an
+-- Index the categories with their latest admissions. A worker that no longer knows the admission of an
 -- event may still know that the event was sent. Its id can be found only through the index. A key of another
 -- type must not fail the call, hence pcall.
 local latest_of, index = {}, {}

@@ -9,7 +9,8 @@
 -- ARGV[1]  id, as in admit.lua
 -- ARGV[2]  dedupe window in microseconds
 -- ARGV[3]  token of the store that the caller expects, as in admit.lua. Empty accepts any store.
--- ARGV[4...]  the event's cost, how long its logs keep entries, and its tiers, as in begin.lua
+-- ARGV[4]  stream message, as in admit.lua. Slots of another one are not moved: its cost may differ.
+-- ARGV[5...]  the event's cost, how long its logs keep entries, and its tiers, as in begin.lua
 --
 -- Reply: { 'recorded', time, moved }, or { 'unknown store', 0, 0 } as in begin.lua. The event's slots count
 -- from `moved`. Zero means that they were not moved.
@@ -19,14 +20,11 @@ if ARGV[3] ~= '' and meta[2] ~= ARGV[3] then
   return { 'unknown store', 0, 0 }
 end
 local now = decision_time(server_time(), meta[1])
-local slots = read_slots(4, 4)
-for _, log in ipairs(slots.logs) do
-  redis.call('ZCARD', log.key) -- a key of another type fails the call before anything is written
-end
+local slots = read_slots(4, 5)
 local record = parse_record(redis.call('HGET', KEYS[2], ARGV[1]))
-redis.call('ZCARD', KEYS[3])
+redis.call('ZCARD', KEYS[3]) -- a key of another type fails the call before anything is written
 local moved = 0
-if record and still_count(record, ARGV[1], slots, now) then
+if record and record.stream_message == ARGV[4] and still_count(record, ARGV[1], slots, now) then
   move(record, ARGV[1], slots, KEYS[1], now)
   moved = now
 end
@@ -35,10 +33,7 @@ local dedupe = tonumber(ARGV[2])
 -- The long member keeps Redis from storing a small set compactly, where each lookup of a batch would search
 -- from the start. No id is this long.
 redis.call('ZADD', KEYS[3], text(now), ARGV[1], '+inf', string.rep('-', 65))
-local when = text(math.floor((now + dedupe) / 1000) + 1)
-if redis.call('PEXPIREAT', KEYS[3], when, 'GT') == 0 then
-  redis.call('PEXPIREAT', KEYS[3], when, 'NX')
-end
+expire(KEYS[3], now, dedupe)
 redis.call('HDEL', KEYS[2], ARGV[1])
 local stale = redis.call('ZCOUNT', KEYS[3], '-inf', text(now - dedupe))
 if stale > 0 then

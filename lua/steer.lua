@@ -1,4 +1,4 @@
--- steer.lua changes the overrides that operators set: mutes and temporary limits. Replicas poll the version
+-- steer.lua changes the overrides that operators set: mutes and temporary limits. Workers poll the version
 -- once a second.
 --
 -- KEYS[1]  steering  hash  "mute <pattern>" and "limit <scope>" -> "<since> <until> <the rest as JSON>", in
@@ -7,7 +7,7 @@
 -- ARGV[1]  the step, then its arguments:
 --   set      field, duration in microseconds, the rest as JSON
 --   clear    field
---   restore  version, then the other fields with their values: the hash as a replica last read it. Replaces
+--   restore  version, then the other fields with their values: the hash as a worker last read it. Replaces
 --            the whole hash if that is missing, or if a failover left an older version.
 --
 -- Reply: { status, now, version, until }
@@ -17,7 +17,7 @@
 --   until    end of the entry after "set", else 0
 --
 -- Each change removes entries that have ended, and fields of any other form. The hash outlives its last entry
--- by more than an entry can last. While the hash exists, no replica restores an older one, so a cleared entry
+-- by more than an entry can last. While the hash exists, no worker restores an older one, so a cleared entry
 -- does not come back. v0.2.0 adds a field "born", which counts as a field of another form.
 
 local max_entries = 1000

@@ -121,15 +121,15 @@ func TestMetricsExist(t *testing.T) {
 	}
 }
 
-// TestAlertsAreInTheRunbook: each alert has a row, and a test that expects it.
+// TestAlertsAreInTheRunbook: each alert has a section, and a test that expects it.
 func TestAlertsAreInTheRunbook(t *testing.T) {
 	t.Parallel()
 	alert := regexp.MustCompile(`(?m)^ +- alert: (\S+)$`)
-	row := regexp.MustCompile("(?m)^\\| `(Notifier\\w+)`")
+	section := regexp.MustCompile(`(?m)^### (Notifier\w+)$`)
 	expected := regexp.MustCompile(`\{labels: '\{alertname="(\w+)", alertstate="firing"`)
 	alerts := found(alert, read(t, rulesFile))
-	if diff := cmp.Diff(alerts, found(row, read(t, "../docs/runbook.md"))); diff != "" {
-		t.Errorf("the rows of docs/runbook.md (+) are not those of the alerts (-):\n%s", diff)
+	if diff := cmp.Diff(alerts, found(section, read(t, "../docs/runbook.md"))); diff != "" {
+		t.Errorf("the sections of docs/runbook.md (+) are not those of the alerts (-):\n%s", diff)
 	}
 	if diff := cmp.Diff(alerts, found(expected, read(t, "rules/alerts_test.yml"))); diff != "" {
 		t.Errorf("the alerts expected by the tests (+) are not all of them (-):\n%s", diff)

@@ -22,7 +22,7 @@ import (
 const (
 	latencyEvents = 300
 	latencyPause  = 20 * time.Millisecond // between two events: no worker is still busy with the one before
-	mostLatency   = 1.5                   // times that of the loop
+	mostLatency   = 1.4                   // times that of the loop
 	slackURL      = "STORM_SLACK_URL"     // environment variable for roleLoop
 )
 

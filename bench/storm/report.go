@@ -17,7 +17,7 @@ const benchmarks = "docs/benchmarks.md"
 
 // Targets of the worker, relative to the bare consumer of the same round.
 const (
-	mostCPU, mostCPUPlain = 2.2, 1.9
+	mostCPU, mostCPUPlain = 2.0, 1.7
 	leastThroughput       = 0.88
 	mostPeak              = 64 << 20
 )

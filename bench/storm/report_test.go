@@ -4,42 +4,10 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"notifier/bench/internal/rig"
 	"notifier/test/kit"
 )
-
-// The table has medians and ranges; the targets have ratios of the same round.
-func TestTableAndTargets(t *testing.T) {
-	m := rounds{form: formJSON, events: 1000}
-	for _, cpu := range []time.Duration{3, 1, 2} {
-		m.all = append(m.all, round{
-			bare: drained{perSecond: 2000, cpu: time.Millisecond},
-			worker: drained{
-				perSecond: 1000 * float64(cpu), cpu: cpu * time.Millisecond, redis: time.Millisecond, peak: 80 << 20,
-			},
-		})
-	}
-	wantLines(t, m.table(),
-		"| events per second | 2000 (2000 to 2000) | 2000 (1000 to 3000) |",
-		"| processor time per event, µs | 1.0 (1.0 to 1.0) | 2.0 (1.0 to 3.0) |",
-		"| of Redis, µs | 0.0 (0.0 to 0.0) | 1.0 (1.0 to 1.0) |")
-	wantLines(t, targetTable(m.targets()),
-		"| processor time per event of a storm, times that of a consumer that only acknowledges |"+
-			" 2.00 (1.00 to 3.00) | at most 2.2 | met |",
-		"| events per second of that storm, times those of that consumer | 1.00 (0.50 to 1.50) | at least 0.88 | met |",
-		"| the worker's peak memory in that storm, MiB | 80 (80 to 80) | at most 64 | missed |")
-}
-
-func wantLines(t *testing.T, text string, lines ...string) {
-	t.Helper()
-	for _, line := range lines {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("%s is not in\n%s", line, text)
-		}
-	}
-}
 
 // The documents have the places that are written, and nothing else of them changes.
 func TestDocumentsHaveThePlaces(t *testing.T) {

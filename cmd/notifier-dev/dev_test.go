@@ -13,8 +13,8 @@ import (
 	"notifier/test/kit"
 )
 
-// The tests that run a worker do so one after the other: its settings, and the log of go-redis, are the
-// process's.
+// Tests that run a worker must not be parallel: a worker reads the environment, and go-redis has one logger
+// for each process.
 
 // get returns status 0 and the error text if the request fails.
 func get(t *testing.T, url string) (status int, body string) {
@@ -67,8 +67,8 @@ func publish(t *testing.T, dev *command, subject string, texts ...string) {
 	}
 }
 
-// TestDev runs everything beside whatever is on this machine: the usual ports are taken, so it says where it
-// is.
+// TestDev takes the usual ports first, so dev must choose others and print them. It passes as well where
+// other programs hold those ports.
 func TestDev(t *testing.T) {
 	const adminAddr = "127.0.0.1:8080"
 	note := map[string]string{} // by the usual address
@@ -172,12 +172,12 @@ func TestDevRefusesBadSettings(t *testing.T) {
 	t.Setenv("ADMIN_ADDR", "8080")
 	p := start(t, "dev")
 	p.ends(t, cmdline.ExitUsage)
-	if got := p.errOut.Lines("  "); len(got) != 2 {
+	if got := p.errOut.Lines("  "); len(got) != 2 { // each problem is an indented line
 		t.Errorf("%q, expected two problems", got)
 	}
 }
 
-// TestFakeSlackAlone stands in for Slack in a container.
+// dev -slack-only runs only the fake Slack, as the container of deploy/demo.yml does.
 func TestFakeSlackAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, "dev", "-slack-only", "127.0.0.1:0")

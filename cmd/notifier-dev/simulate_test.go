@@ -135,21 +135,3 @@ func TestSimulateProgress(t *testing.T) {
 		}
 	})
 }
-
-// TestVerdictLines: verdicts are JSON with stable names and without inapplicable fields.
-func TestVerdictLines(t *testing.T) {
-	t.Parallel()
-	var out, errOut kit.Output
-	text := `{"time":"2026-11-20T04:39:01.5+01:00","category":"a<b"}` + "\n" + `{"time":"2026-11-20T03:39:02Z","category":"a<b","id":"x"}
-{"time":"2026-11-20T03:40:00.382Z","category":"a<b"}`
-	if code := run(t.Context(), []string{"notifier-dev", "simulate", "-json", "-category", "1/1m"}, strings.NewReader(text), &out, &errOut); code != cmdline.ExitDone {
-		t.Fatalf("exit code %d: %s", code, errOut.String())
-	}
-	want := `{"line":1,"time":"2026-11-20T03:39:01.5Z","event_id":"","category":"a<b","outcome":"sent"}
-{"line":2,"time":"2026-11-20T03:39:02Z","event_id":"x","category":"a<b","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":59.5}
-{"line":3,"time":"2026-11-20T03:40:00.382Z","event_id":"","category":"a<b","outcome":"dropped","reason":"category","limit":"1/1m","retry_after_s":1.118}
-`
-	if got := out.String(); got != want || !json.Valid([]byte(out.Lines("")[0])) {
-		t.Errorf("%s, expected\n%s", got, want)
-	}
-}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -141,16 +140,6 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	if err := chromedp.Do(b.ctx, steps...); err != nil {
 		t.Fatalf("chromium: %v", err)
 	}
-}
-
-// prefer emulates a media feature of CSS.
-func (b *browser) prefer(t *testing.T, feature, value string) {
-	t.Helper()
-	b.do(t, chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		features := []*emulation.MediaFeature{{Name: feature, Value: value}}
-		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
-		return err
-	}))
 }
 
 // see evaluates JavaScript in the page. It tries again if the page navigates meanwhile.

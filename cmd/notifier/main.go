@@ -1,5 +1,5 @@
 // Notifier sends events from NATS to Slack and never more of them than its limits allow, over all its
-// replicas.
+// workers.
 //
 // This package is the command line and nothing else: a file per command, with its flags, its action and its
 // output. Settings come from internal/settings, the worker is in internal/app.
@@ -32,7 +32,7 @@ func run(ctx context.Context, arguments []string, in io.Reader, out, errOut io.W
 func rootCommand() *cli.Command {
 	return cmdline.Program(&cli.Command{
 		Name:  "notifier",
-		Usage: "send events from NATS to Slack, within limits that hold across all replicas",
+		Usage: "send events from NATS to Slack, within limits that hold across all workers",
 		Description: `Without a command it runs "notifier serve". Settings come from environment
 variables; docs/configuration.md lists them.
 

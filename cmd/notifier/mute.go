@@ -14,7 +14,7 @@ func muteCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "mute",
 		Usage: "drop the events of a category temporarily, or list what is dropped",
-		Description: `All replicas follow within two seconds, without a restart. Matching events are
+		Description: `All workers follow within two seconds, without a restart. Matching events are
 dropped (muted) and charged to nothing. An admitted event that waits for its post is dropped, too, and
 refunded. Without a command it lists the mutes in force.
 

@@ -127,7 +127,7 @@ func (d dryRunEvent) show(cmd *cli.Command, from payload) error {
 	}
 	switch {
 	case !d.Valid:
-		cmdline.Warn(cmd, from.at(fmt.Errorf("it could never be sent, it would be %s as %s: %s",
+		cmdline.Warn(cmd, from.at(fmt.Errorf("this event would end as %s (%s): %s",
 			d.Outcome, d.Reason, d.Detail)))
 		return nil
 	case cmd.Bool("json"):

@@ -28,16 +28,3 @@ func TestPublishMayNotWait(t *testing.T) {
 		t.Errorf("%q, expected that it may publish", out)
 	}
 }
-
-// TestPublishWaitInterrupted: Ctrl-C ends the waiting at once. The publication was printed before.
-func TestPublishWaitInterrupted(t *testing.T) {
-	t.Parallel()
-	_, env := startWithStreams(t)
-	p := start(t, env, "publish", "errors", "-wait", "-timeout", "1h", "-n", "3")
-	kit.Eventually(t, "it is published", func() bool { return len(p.out.lines("3 published")) == 1 })
-	p.terminate(t)
-	p.ends(t, exitFailed)
-	if got := p.errOut.String(); got != "notifier: interrupted\n" {
-		t.Errorf("%q", got)
-	}
-}

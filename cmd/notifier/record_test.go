@@ -113,8 +113,8 @@ func TestEverybodyShowsTheSameRecord(t *testing.T) {
 			t.Errorf("log line and publish -wait -json (-line +shown):\n%s", diff)
 		}
 	}
-	if lines[0]["channel"] != "#alerts" {
-		t.Errorf("the channel is %v, expected the name in the settings", lines[0]["channel"])
+	if lines[0]["channel"] != "#alerts" || lines[0]["group"] != "team" {
+		t.Errorf("%v, expected the channel's name in the settings, and the group", lines[0])
 	}
 
 	out, _ := runToEnd(t, env, exitDone, "events", "-json")

@@ -20,22 +20,12 @@ func TestOneVersion(t *testing.T) {
 	if len(sections) == 0 {
 		t.Fatal("CHANGELOG.md has no section")
 	}
-	next, development := strings.CutSuffix(version, "-dev")
-	dated := regexp.MustCompile(`^(v\d+\.\d+\.\d+) \(20\d\d-\d\d-\d\d\)$`)
-	switch {
-	case development && sections[0] != "Unreleased":
-		t.Errorf("CHANGELOG.md begins with %q, expected Unreleased, as the version is %s", sections[0], version)
-	case !development && !strings.HasPrefix(sections[0], version+" ("):
-		t.Errorf("CHANGELOG.md begins with %q, expected %s and the date", sections[0], version)
+	want := version + " ("
+	if strings.HasSuffix(version, "-dev") {
+		want = "Unreleased"
 	}
-	for i, section := range sections {
-		found := dated.FindStringSubmatch(section)
-		if development && i == 0 {
-			continue
-		}
-		if found == nil || development && found[1] == next {
-			t.Errorf("section %q of CHANGELOG.md, expected a release before %s as in \"v0.1.0 (2026-11-23)\"", section, version)
-		}
+	if !strings.HasPrefix(sections[0], want) {
+		t.Errorf("CHANGELOG.md begins with %q, expected %q, as the version is %s", sections[0], want, version)
 	}
 	for file, line := range map[string]string{
 		"Dockerfile":         "\nARG VERSION=" + version + "\n",

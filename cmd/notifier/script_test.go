@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	commands := map[string]func(ts *testscript.TestScript, neg bool, args []string){
 		"exits": kit.Exits, "answers": answers, "nobody": nobody, "printf": printf,
-		"asks": asks, "behaves": behaves, "opens": opens, "finds": finds,
+		"asks": asks, "behaves": behaves,
 	}
 	maps.Copy(commands, serverCommands)
 	developers.Build(t, programs)

@@ -3,18 +3,14 @@ package main
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 )
 
@@ -122,88 +118,5 @@ func TestComposeNATS(t *testing.T) {
 			t.Errorf("without %s NATS starts", name)
 		}
 		kit.Check(t, os.Setenv(name, kept))
-	}
-}
-
-// TestComposeRedis: the server takes the arguments of docker-compose.yml, admits no user without a password,
-// and knows the admissions after a kill.
-func TestComposeRedis(t *testing.T) {
-	t.Parallel()
-	addr, start := composeRedis(t)
-	stop := start()
-	as := func(user, password string) *redis.Client {
-		client := redis.NewClient(&redis.Options{Addr: addr, Username: user, Password: password, MaxRetries: -1})
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-	for what, client := range map[string]*redis.Client{
-		"nothing": as("", ""), "the default user": as("default", secret), "a wrong password": as("notifier", "wrong"), "health without one": as("health", ""),
-	} {
-		err := client.Ping(t.Context()).Err()
-		if err == nil || !strings.Contains(err.Error(), "NOAUTH") && !strings.Contains(err.Error(), "WRONGPASS") {
-			t.Errorf("with %s: %v, expected a refusal", what, err)
-		}
-	}
-	for command, err := range map[string]error{
-		"GET":  as("health", secret).Get(t.Context(), "{notifier}:global").Err(),
-		"INFO": as("health", secret).Info(t.Context()).Err(),
-	} {
-		if !isForbidden(err) {
-			t.Errorf("health may %s: %v", command, err)
-		}
-	}
-	url := "redis://notifier:" + secret + "@" + addr
-	client, err := ratelimit.Open(url, nil)
-	kit.Check(t, err)
-	defer client.Close()
-	kit.Check(t, useLimiter(t.Context(), client))
-	before, err := client.ZCard(t.Context(), "{notifier}:global").Result()
-	kit.Check(t, err)
-
-	stop()
-	defer start()()
-	after, err := client.ZCard(t.Context(), "{notifier}:global").Result()
-	if err != nil || after != before || before == 0 {
-		t.Errorf("%d admissions before a kill and %d after it, %v", before, after, err)
-	}
-}
-
-// composeRedis returns an address and a function that starts Redis there with the arguments of
-// docker-compose.yml. The function it returns kills the server.
-func composeRedis(t *testing.T) (addr string, start func() (stop func())) {
-	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	if err != nil && os.Getenv("NOTIFIER_TEST_REDIS") == "require" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip("no redis-server in PATH")
-	}
-	addr = kit.FreeAddr(t)
-	directory := t.TempDir()
-	_, port, _ := strings.Cut(addr, ":")
-	arguments := append(redisArguments(t), "--port", port, "--bind", "127.0.0.1", "--dir", directory)
-	health := redis.NewClient(&redis.Options{Addr: addr, Username: "health", Password: secret, MaxRetries: -1})
-	t.Cleanup(func() { _ = health.Close() })
-	return addr, func() func() {
-		command := exec.Command(program, arguments...)
-		kit.Check(t, command.Start())
-		var stopped bool
-		stop := func() {
-			if !stopped {
-				stopped = true
-				_ = command.Process.Kill()
-				_ = command.Wait()
-			}
-		}
-		t.Cleanup(stop)
-		deadline := time.Now().Add(kit.Patience)
-		for health.Ping(t.Context()).Err() != nil {
-			if time.Now().After(deadline) {
-				t.Fatalf("redis-server does not start with %q", arguments)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		return stop
 	}
 }

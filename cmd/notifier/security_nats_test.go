@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -132,10 +131,12 @@ func TestSecurityNATS(t *testing.T) {
 			if code := waiting.code(t); code != exitDone || len(waiting.out.lines("sent")) != 1 {
 				t.Errorf("an operator's publish -wait: %d %s%s", code, waiting.out.String(), waiting.errOut.String())
 			}
-			w.terminate(t)
-			if code := w.code(t); code != exitDone {
-				t.Errorf("exit code %d", code)
+			_, unknown := runToEnd(t, operator, exitFailed, "why", "unknown")
+			if !strings.Contains(unknown, "; 0 events unread in stream NOTIFY; ") {
+				t.Errorf("an operator's why: %s", unknown)
 			}
+			w.terminate(t)
+			w.ends(t, exitDone)
 			if refused := w.out.lines("ermissions"); len(refused) > 0 {
 				t.Errorf("the worker was refused something: %s", refused[0])
 			}
@@ -176,7 +177,7 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 	}
 	without := map[string]string{"_NOTIFIER.NOTIFY.worker.": strings.Replace(block, inbox, `subscribe: {allow: ["_INBOX.other.>"]}`, 1)}
 	for _, permission := range permissions {
-		// workers need this permission only for lookups on request; see TestSecurityNATSCheck
+		// workers need this permission only for lookups on request
 		if permission[1] != "$JS.API.DIRECT.GET.NOTIFY_EVENTS" {
 			without[strings.TrimSuffix(permission[1], ">")] = strings.Replace(block, permission[0], "", 1)
 		}
@@ -204,30 +205,4 @@ func TestSecurityNATSTrimmed(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestSecurityNATSCheck: check reports each missing permission to read, at once. It publishes nothing, so only
-// workers notice which messages they may not publish; see TestSecurityNATSTrimmed.
-func TestSecurityNATSCheck(t *testing.T) {
-	t.Parallel()
-	block := securityBlock(t, "nats")
-	for lacking, test := range map[string]struct {
-		name  string
-		state preflight.State
-		code  int
-	}{
-		"$JS.API.STREAM.INFO.NOTIFY":            {"stream/NOTIFY", preflight.Fail, exitFailed},
-		"$JS.API.STREAM.INFO.NOTIFY_DEAD":       {"stream/NOTIFY_DEAD", preflight.Fail, exitFailed},
-		"$JS.API.CONSUMER.INFO.NOTIFY.notifier": {"consumer/notifier", preflight.Fail, exitFailed},
-		"$JS.API.STREAM.INFO.NOTIFY_EVENTS":     {"stream/NOTIFY_EVENTS", preflight.Warn, exitDone},
-		"$JS.API.DIRECT.GET.NOTIFY_EVENTS":      {"stream/NOTIFY_EVENTS", preflight.Warn, exitDone},
-	} {
-		as := startSecured(t, strings.Replace(block, `"`+lacking+`"`, "", 1))
-		createStreams(t, kit.JetStream(t, as("all")))
-		rows := checkAgainst(t, securedWorker(t, as), test.code)
-		wantCheck(t, rows, test.name, test.state, fmt.Sprintf(`Permissions Violation for Publish to "%s"`, lacking))
-		wantCheck(t, rows, test.name, test.state, "give the user the permissions in docs/security.md")
-	}
-	settings := securedWorker(t, startSecured(t, block+"\nno_auth_user: publisher"))
-	wantCheck(t, checkAgainst(t, settings, exitDone), "nats", preflight.Warn, "requires no user")
 }

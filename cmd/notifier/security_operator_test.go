@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -29,10 +28,10 @@ func TestSecurityRedisOperator(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
 	everything := server.Client(t)
-	kit.Check(t, errors.Join(useLimiter(t.Context(), everything), useReport(t.Context(), everything)))
+	kit.Check(t, useLimiter(t.Context(), everything))
 	server.SetUser(t, secret, "operator", operatorRules(t)...)
 	_, _, settings := startServices(t)
-	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "operator")})
+	settings["REDIS_URL"] = userURL(server, "operator")
 	for _, test := range []struct {
 		code      int
 		arguments []string
@@ -55,7 +54,7 @@ func TestSecurityRedisOperator(t *testing.T) {
 	readerChangesNothing(t, openAs(t, server, "operator"))
 	reader := slices.DeleteFunc(operatorRules(t), func(rule string) bool { return strings.HasPrefix(rule, "(") })
 	server.SetUser(t, secret, "reader", reader...)
-	maps.Copy(settings, map[string]string{"REDIS_URL": userURL(server, "reader")})
+	settings["REDIS_URL"] = userURL(server, "reader")
 	for arguments, want := range map[string]int{"mute": exitDone, "mute add errors -for 1h": exitFailed} {
 		if code := start(t, settings, strings.Fields(arguments)...).code(t); code != want {
 			t.Errorf("a reader's %s: exit code %d, expected %d", arguments, code, want)

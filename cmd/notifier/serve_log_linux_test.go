@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -103,70 +99,61 @@ func (w *loggingWorker) fails(t *testing.T) {
 	}
 }
 
-// TestNothingIsAcknowledgedWithoutALog: a device that is always full takes no line from the beginning.
+// TestNothingIsAcknowledgedWithoutALog: a device that is always full takes no line, nor does a pipe without a
+// reader, which the worker survives.
 func TestNothingIsAcknowledgedWithoutALog(t *testing.T) {
 	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	kit.Check(t, err)
-	w := startLogging(t, full)
-	w.publish(t, 21)
-	w.holds(t, "no space left on device")
-	if n := w.stored(t); n != 21 {
-		t.Errorf("%d events are left in the stream, expected all 21", n)
-	}
-	w.fails(t)
-	if n := w.stored(t); n != 21 {
-		t.Errorf("%d events are left in the stream, expected all 21", n)
+	for reason, open := range map[string]func() (*os.File, error){
+		"no space left on device": func() (*os.File, error) { return os.OpenFile("/dev/full", os.O_WRONLY, 0) },
+		"broken pipe": func() (*os.File, error) {
+			reader, writer, err := os.Pipe()
+			return writer, errors.Join(err, reader.Close())
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			out, err := open()
+			kit.Check(t, err)
+			w := startLogging(t, out)
+			w.publish(t, 21)
+			w.holds(t, reason)
+			w.fails(t)
+			if n := w.stored(t); n != 21 {
+				t.Errorf("%d events are left in the stream, expected all 21", n)
+			}
+		})
 	}
 }
 
-// TestEventsGetTheirLinesWhenThereIsRoom: the file of the log reaches its largest size in the middle of a line.
-// There is room again when that size is raised, or when an operator empties the file.
+// TestEventsGetTheirLinesWhenThereIsRoom: the file of the log reaches its largest size in the middle of a
+// line, and may grow again later.
 func TestEventsGetTheirLinesWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
-	for name, makeRoom := range map[string]func(t *testing.T, w *loggingWorker, path string) (lost []byte){
-		"the file may grow": func(t *testing.T, w *loggingWorker, _ string) []byte {
-			w.limitFiles(t, unix.RLIM_INFINITY)
-			return nil
-		},
-		"the file is emptied": func(t *testing.T, _ *loggingWorker, path string) []byte {
-			lost, err := os.ReadFile(path)
-			kit.Check(t, err)
-			kit.Check(t, os.Truncate(path, 0))
-			return lost
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "worker.log")
-			const earlier = 256 << 10 // bytes: emptied, the file has room for everything
-			kit.Check(t, os.WriteFile(path, bytes.Repeat([]byte("{}\n"), earlier/3), 0o600))
-			file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-			kit.Check(t, err)
-			w := startLogging(t, file)
-			w.ready(t)
-			info, err := os.Stat(path)
-			kit.Check(t, err)
-			w.limitFiles(t, uint64(info.Size())+1000) // for a few of the lines
-			const events = 60
-			w.publish(t, events)
-			w.holds(t, "file too large")
-			if n := w.stored(t); n == 0 {
-				t.Error("nothing is held")
-			}
-			log := makeRoom(t, w, path)
-			kit.Eventually(t, "nothing is in the stream", func() bool { return w.stored(t) == 0 })
-			w.ready(t)
-			rest, err := os.ReadFile(path)
-			kit.Check(t, err)
-			expectOneEach(t, eventsIn(append(log, rest...)), events)
-			if got := w.errOut.lines(); len(got) != 2 || got[1] != "notifier: the log can be written again" {
-				t.Errorf("on stderr: %q, expected the beginning and the end of the outage", got)
-			}
-			w.terminate(t)
-			w.ends(t, exitDone)
-		})
+	path := filepath.Join(t.TempDir(), "worker.log")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	kit.Check(t, err)
+	w := startLogging(t, file)
+	w.ready(t)
+	info, err := os.Stat(path)
+	kit.Check(t, err)
+	w.limitFiles(t, uint64(info.Size())+1000) // for a few of the lines
+	const events = 60
+	w.publish(t, events)
+	w.holds(t, "file too large")
+	if n := w.stored(t); n == 0 {
+		t.Error("nothing is held")
 	}
+	w.limitFiles(t, unix.RLIM_INFINITY)
+	kit.Eventually(t, "nothing is in the stream", func() bool { return w.stored(t) == 0 })
+	w.ready(t)
+	log, err := os.ReadFile(path)
+	kit.Check(t, err)
+	expectOneEach(t, eventsIn(log), events)
+	if got := w.errOut.lines(); len(got) != 2 || got[1] != "notifier: the log can be written again" {
+		t.Errorf("on stderr: %q, expected the beginning and the end of the outage", got)
+	}
+	w.terminate(t)
+	w.ends(t, exitDone)
 }
 
 // limitFiles bounds the size of the files that the worker writes.
@@ -200,80 +187,4 @@ func expectOneEach(t *testing.T, lines map[string]int, events int) {
 	if len(lines) != events {
 		t.Errorf("%d events have lines, expected %d", len(lines), events)
 	}
-}
-
-// TestEventsAreHeldWithoutAReaderOfTheLog: the reader of a named pipe leaves. The worker survives, and continues
-// with the next reader.
-func TestEventsAreHeldWithoutAReaderOfTheLog(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "log")
-	kit.Check(t, syscall.Mkfifo(path, 0o600))
-	first := openPipe(t, path)
-	writer, err := os.OpenFile(path, os.O_WRONLY, 0)
-	kit.Check(t, err)
-	w := startLogging(t, writer)
-	w.ready(t)
-	w.publish(t, 1)
-	kit.Eventually(t, "the reader has the line", func() bool { return len(first.events()) == 1 })
-	first.close()
-	const events = 30
-	w.publish(t, events)
-	w.holds(t, "broken pipe")
-	if n := w.stored(t); n != events {
-		t.Errorf("%d events are in the stream, expected all %d", n, events)
-	}
-	second := openPipe(t, path)
-	kit.Eventually(t, "nothing is in the stream", func() bool { return w.stored(t) == 0 })
-	kit.Eventually(t, "the second reader has the lines", func() bool { return len(second.events()) >= events })
-	expectOneEach(t, second.events(), events)
-	w.ready(t)
-	second.close()
-	w.publish(t, 2)
-	kit.Eventually(t, "the worker waits again", func() bool { return len(w.errOut.lines()) == 3 })
-	w.fails(t)
-	if n := w.stored(t); n != 2 {
-		t.Errorf("%d events are in the stream, expected two", n)
-	}
-}
-
-// pipeReader reads a named pipe.
-type pipeReader struct {
-	file *os.File
-	done chan struct{}
-
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func openPipe(t *testing.T, path string) *pipeReader {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0) // for reading alone it would end before there is a writer
-	kit.Check(t, err)
-	r := &pipeReader{file: file, done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		in := bufio.NewReader(file)
-		for {
-			line, err := in.ReadString('\n')
-			r.mu.Lock()
-			fmt.Fprint(&r.text, line)
-			r.mu.Unlock()
-			if err != nil {
-				return // the file is closed
-			}
-		}
-	}()
-	t.Cleanup(r.close)
-	return r
-}
-
-func (r *pipeReader) close() {
-	_ = r.file.Close()
-	<-r.done
-}
-
-func (r *pipeReader) events() map[string]int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return eventsIn([]byte(r.text.String()))
 }

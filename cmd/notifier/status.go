@@ -32,13 +32,13 @@ func statusCommand() *cli.Command {
 		ArgsUsage: "[CATEGORY]",
 		Description: `The first line says whether events are sent and, if not, why. The tables below it
 list the conditions that are not ok, the limits (the global one first, then groups and categories, the
-fullest first), the replicas, and the mutes and temporary limits in force. Counts cover the last hour.
+fullest first), the workers, and the mutes and temporary limits in force. Counts cover the last hour.
 
 With CATEGORY it says whether an event of one slot would be sent now and, if not, when there is room. The
 category need not have had an event.
 
 It reads only Redis, so it works while all workers are down, and uses no slots. The limits are those of the
-newest replica or, if none runs, those set here.
+newest worker or, if none runs, those set here.
 
 Examples:
    notifier status -watch

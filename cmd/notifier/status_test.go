@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,12 +21,6 @@ func eventuallyStatus(t *testing.T, what string, env map[string]string, expected
 		return expected(now)
 	})
 	return now
-}
-
-func hasCondition(now status.State, kind string, level status.Level, message string) bool {
-	return slices.ContainsFunc(now.Conditions, func(c status.Condition) bool {
-		return c.Type == kind && c.State == level && strings.Contains(c.Message, message)
-	})
 }
 
 // TestStatus shows the worker's limits and counts. The counts outlive the worker.
@@ -60,50 +53,18 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestAFullRedisIsNamed with a worker that can store no heartbeats, and without a worker.
-func TestAFullRedisIsNamed(t *testing.T) {
-	t.Parallel()
-	redis := redistest.StartProcess(t)
-	_, _, env := services(t, map[string]string{"REDIS_URL": redis.URL()})
-	p := startReady(t, env)
-	kit.Check(t, redis.Client(t).ConfigSet(t.Context(), "maxmemory", "1").Err())
-	says := func() {
-		for want, arguments := range map[string][]string{
-			"Not sending: Redis is full (maxmemory).":                                   {"status"},
-			"Would be sent to #alerts, but is not sent now: Redis is full (maxmemory).": {"status", "errors"},
-		} {
-			if out, _ := runToEnd(t, env, exitDone, arguments...); !strings.HasPrefix(out, want) {
-				t.Errorf("%v: expected %q first:\n%s", arguments, want, out)
-			}
-		}
-	}
-	says()
-	p.terminate(t)
-	p.ends(t, exitDone)
-	says()
-}
-
-func TestStatusWatches(t *testing.T) {
-	t.Parallel()
-	_, _, env := services(t, nil)
-	for shown, arguments := range map[string][]string{
-		"Not sending: no worker is running.\n": nil,
-		"category/errors 10/30m ":              {"errors"},
-		`"category":"errors",`:                 {"errors", "-json"},
-	} {
-		p := start(t, env, append([]string{"status", "-watch"}, arguments...)...)
-		kit.Eventually(t, "it looks again", func() bool { return strings.Count(p.out.String(), shown) >= 2 })
-		p.terminate(t)
-		p.ends(t, exitDone)
-	}
-}
-
 // TestStatusWatchWritesOnlyJSON reads everything that "status -watch -json" writes while Redis is there, away
 // and back.
 func TestStatusWatchWritesOnlyJSON(t *testing.T) {
 	t.Parallel()
 	redis := redistest.StartProcess(t)
 	_, _, env := services(t, map[string]string{"REDIS_URL": redis.URL()})
+	text := start(t, env, "status", "-watch")
+	kit.Eventually(t, "it looks again", func() bool {
+		return strings.Count(text.out.String(), "Not sending: no worker is running.\n") >= 2
+	})
+	text.terminate(t)
+	text.ends(t, exitDone)
 	for _, arguments := range [][]string{nil, {"errors"}} {
 		p := start(t, env, append([]string{"status", "-watch", "-json"}, arguments...)...)
 		count := func() int { return strings.Count(p.out.String(), "\n") }
@@ -128,16 +89,6 @@ func TestStatusWatchWritesOnlyJSON(t *testing.T) {
 		}
 		if n != count() {
 			t.Errorf("%v: %d documents in %d lines, expected one in each", arguments, n, count())
-		}
-	}
-}
-
-func TestStatusOfARedisThatIsAway(t *testing.T) {
-	t.Parallel()
-	env := map[string]string{"REDIS_URL": "redis://:secret@127.0.0.1:1", "NATS_URL": "nats://127.0.0.1:1"}
-	for _, arguments := range [][]string{{"status"}, {"status", "-json"}} {
-		if out, errOut := runToEnd(t, env, exitFailed, arguments...); out != "" || !strings.Contains(errOut, "redis") || strings.Contains(errOut, "secret") {
-			t.Errorf("%v: %q %q, expected an error that names redis", arguments, out, errOut)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "write each as a line of JSON", Local: true}
 }
 
-// withOrders opens the orders in Redis for a call of do. The source knows the running replicas. do may need
+// withOrders opens the orders in Redis for a call of do. The source knows the running workers. do may need
 // more settings than the group of Redis.
 func withOrders(
 	ctx context.Context, do func(context.Context, *steering.Store, status.Source) error, needs ...string,
@@ -87,12 +87,12 @@ func redisError(err error) error {
 	return fmt.Errorf("REDIS_URL: %w", err)
 }
 
-// checkOccurs rejects categories that occur with the settings of no running replica. Without a replica the
+// checkOccurs rejects categories that occur with the settings of no running worker. Without a worker the
 // settings here count.
 func checkOccurs(cmd *cli.Command, replicas []config.Deciding, categories string) error {
 	var first error
 	for _, replica := range replicas {
-		err := status.CheckCategories(replica, categories)
+		err := status.CheckOccurs(replica, categories)
 		if err == nil {
 			return nil
 		}
@@ -102,7 +102,7 @@ func checkOccurs(cmd *cli.Command, replicas []config.Deciding, categories string
 }
 
 // setOrder stores an order for the time of -for, and writes its row. check may refuse it for the settings of
-// the running replicas. needs are the settings that the check needs if none runs.
+// the running workers. needs are the settings that the check needs if none runs.
 func setOrder(
 	ctx context.Context, cmd *cli.Command, order steering.Order,
 	check func(replicas []config.Deciding) error, needs ...string,

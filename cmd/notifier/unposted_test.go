@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"notifier/internal/devstack"
 	"notifier/internal/status"
 	"notifier/test/kit"
 )
@@ -49,33 +48,4 @@ func expectMetrics(t *testing.T, url string, patterns ...string) {
 	if !kit.Within(kit.Patience, matches) {
 		t.Errorf("/metrics lacks one of %q:\n%s", patterns, strings.Join(regexp.MustCompile(`(?m)^notifier_(held|unposted).*`).FindAllString(text, -1), "\n"))
 	}
-}
-
-// TestAPausedChannelIsNamed: in the log, on /readyz?verbose, in the status and in the metrics; the other channel goes
-// on.
-func TestAPausedChannelIsNamed(t *testing.T) {
-	t.Parallel()
-	_, slack, env := services(t, map[string]string{"SLACK_ROUTES": "deploys=#deploys"})
-	p := startReady(t, env)
-	admin := adminURL(t, &p.out)
-	// so that the refusal is this channel's: the workspace would refuse others too
-	publishes(t, env, "errors", "-n", "3", "disk full")
-	kit.Eventually(t, "they are sent", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 3 })
-	slack.Respond(devstack.Next(devstack.Response{RetryAfter: "60"}))
-	publishes(t, env, "errors", "disk full")
-	kit.Eventually(t, "the log names the channel", func() bool {
-		lines := p.out.lines(`"msg":"waiting"`)
-		return len(lines) > 0 && logLine(t, lines[0])["channel"] == "#alerts" && strings.HasPrefix(logLine(t, lines[0])["reason"].(string), "Slack asked to wait ")
-	})
-	publishes(t, env, "errors", "-n", "3", "disk full")
-	waiting := regexp.MustCompile(`^ok\nslack #alerts: Slack asked to wait \d+ s, 4 queued, for \S+\n4 of 4 in flight held: slack 4\n$`)
-	readyz := func() bool { _, body := get(t, admin+"/readyz?verbose"); return waiting.MatchString(body) }
-	kit.Eventually(t, "/readyz?verbose names the channel", readyz)
-	publishes(t, env, "deploys", "-n", "2", "v1.2.3 is out")
-	kit.Eventually(t, "the other channel goes on", func() bool { return len(p.out.lines(`"outcome":"sent"`)) == 5 })
-	expectMetrics(t, admin+"/metrics", `notifier_held_events\{why="slack"\} 4`, `notifier_unposted_events\{channel="#alerts"\} 4`)
-	eventuallyStatus(t, "it counts them", env, func(now status.State) bool {
-		return hasCondition(now, "channel/#alerts", status.Warn, "left, 4 events wait") &&
-			strings.HasPrefix(now.Summary, "Sending, but not to #alerts: Slack asked to wait, ")
-	})
 }

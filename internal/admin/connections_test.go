@@ -99,20 +99,12 @@ func TestConnectionsAreLimited(t *testing.T) {
 		code, _ := fetch(server, "/healthz")
 		return code == 200
 	})
-	for range 3 * maxConnections { // places do not leak
-		if code, body := fetch(server, "/healthz"); code != 200 {
-			kit.Eventually(t, "the place of the last request is free: "+body, func() bool {
-				code, _ := fetch(server, "/healthz")
-				return code == 200
-			})
-		}
-	}
 }
 
 func TestHeadersAreLimited(t *testing.T) {
 	t.Parallel()
 	server := start(t, fixture())
-	for size, want := range map[int]string{30_000: "200", 40_000: "431", 100_000: "431"} {
+	for size, want := range map[int]string{30_000: "200", 40_000: "431"} {
 		status := rawStatus(t, server, "GET /healthz HTTP/1.1\r\nHost: x\r\nCookie: "+strings.Repeat("x", size))
 		if status != want {
 			t.Errorf("header of %d bytes: %s, expected %s", size, status, want)

@@ -18,7 +18,7 @@ import (
 )
 
 // The page is one document with its style and script inside, so a browser never combines files of two
-// versions, even if a load balancer sends each request to another replica. The script fetches the document
+// versions, even if a load balancer sends each request to another worker. The script fetches the document
 // again and applies the differences.
 var (
 	//go:embed page.html

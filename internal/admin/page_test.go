@@ -36,7 +36,7 @@ func TestPageShowsTheState(t *testing.T) {
 		t.Errorf("the page read %+v, expected %+v", asked, want)
 	}
 	for _, want := range []string{
-		`<html lang="en"`, `<title>warn · notifier</title>`, `<h1 class="warn"><strong role="status">warn</strong>`,
+		`<title>warn · notifier</title>`, `<h1 class="warn"><strong role="status">warn</strong>`,
 		"Sending. 23 of 100 global slots are used; errors is full for 29m58s.", `<time id="time">09:00:00Z</time>`,
 		`<rect width="23" height="1"/></svg><bdi>23/100</bdi>`, "noise.*", "worker-1", "6f1c (2), 91ab (1)",
 		`name="category" value="errors"`, "<option selected>dropped</option>", "2026-11-20T09:10:38Z", "Older events were not read.",
@@ -47,12 +47,6 @@ func TestPageShowsTheState(t *testing.T) {
 	}
 	if strings.Index(body, "e-1") > strings.Index(body, "e-2") {
 		t.Error("the newest event is not the last")
-	}
-	if n := len(regexp.MustCompile(`<table>\s*<caption id=`).FindAllString(body, -1)); n != 5 {
-		t.Errorf("%d tables with a caption, expected 5", n)
-	}
-	if strings.Contains(body, "<th>") || strings.Contains(body, "{{") {
-		t.Error("a head lacks its scope, or a template was not executed")
 	}
 }
 

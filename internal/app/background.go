@@ -11,7 +11,7 @@ import (
 	"notifier/internal/status/report"
 )
 
-// newReporter returns the part that reports this replica's counts and snapshots.
+// newReporter returns the part that reports this worker's counts and snapshots.
 func (a *app) newReporter() (*report.Reporter, error) {
 	return report.New(report.Config{
 		Redis: a.settings.Store.Redis, Namespace: a.settings.Store.Namespace, Replica: a.replica.id,

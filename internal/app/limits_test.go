@@ -9,16 +9,11 @@ import (
 
 // An event's group is named only if the group has a limit.
 func TestLimitedGroup(t *testing.T) {
-	limit := func(text string) ratelimit.Limit {
-		parsed, err := ratelimit.ParseLimit(text)
-		kit.Check(t, err)
-		return parsed
-	}
 	limits := kit.Rules("100/30m", "10/30m", "team-a.>=5/24h:fixed")
 	if got := limitedGroup(limits, "team-a.job1"); got != "" {
 		t.Errorf("without a group's limit the group is %q", got)
 	}
-	limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": limit("50/24h:15m"), "_other": limit("7/1h")}
+	limits.GroupOverrides = map[string]ratelimit.Limit{"team-a": limits.Global, "_other": limits.Category}
 	for category, want := range map[string]string{
 		"team-a.job1": "team-a", "team-a": "team-a", "team-ab.job1": "", "_other.x": "_other", "": "", "a\xff..b": "",
 	} {

@@ -75,42 +75,6 @@ func TestTLSFirstOfSomeServers(t *testing.T) {
 	}
 }
 
-// A worker that starts before its servers waits for them, whatever kind they are.
-func TestTLSFirstThatComesLater(t *testing.T) {
-	t.Parallel()
-	cert, key := kit.Certificate(t)
-	port, err := kit.FreePort()
-	kit.Check(t, err)
-	l := connected(t, func(env map[string]string) {
-		env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("tls://127.0.0.1:%d", port), cert
-	})
-	l.eventually(t, "connection refused")
-	tlsServer(t, port, cert, key, true)
-	kit.Eventually(t, "connected", l.IsConnected)
-}
-
-// A server that refuses the user is waited for, also one that expects TLS first.
-func TestTLSFirstThatRefusesTheUser(t *testing.T) {
-	t.Parallel()
-	cert, key := kit.Certificate(t)
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	kit.Check(t, err)
-	server := kit.NATSServer(t, &natsserver.Options{
-		TLS: true, TLSTimeout: 2, TLSHandshakeFirst: true, Username: "notifier", Password: "other",
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-	})
-	l := connected(t, func(env map[string]string) {
-		env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("tls://notifier:hunter2@127.0.0.1:%d", portOf(server)), cert
-	})
-	l.eventually(t, "authorization violation")
-	kit.Check(t, server.ReloadOptions(&natsserver.Options{
-		Host: "127.0.0.1", Port: portOf(server), NoSigs: true, NoLog: true,
-		TLS: true, TLSTimeout: 2, TLSHandshakeFirst: true, Username: "notifier", Password: "hunter2",
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-	}))
-	kit.Eventually(t, "connected", l.IsConnected)
-}
-
 // Without tls:// the reason has advice instead of a bare EOF.
 func TestTLSFirstWithoutTLS(t *testing.T) {
 	t.Parallel()
@@ -160,4 +124,18 @@ func slowly(t *testing.T, address string, delay time.Duration) string {
 		}
 	}()
 	return listener.Addr().String()
+}
+
+// A worker that starts before its servers waits for them, whatever kind they are.
+func TestTLSFirstThatComesLater(t *testing.T) {
+	t.Parallel()
+	cert, key := kit.Certificate(t)
+	port, err := kit.FreePort()
+	kit.Check(t, err)
+	l := connected(t, func(env map[string]string) {
+		env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("tls://127.0.0.1:%d", port), cert
+	})
+	l.eventually(t, "connection refused")
+	tlsServer(t, port, cert, key, true)
+	kit.Eventually(t, "connected", l.IsConnected)
 }

@@ -11,7 +11,7 @@ import (
 	"notifier/internal/snapshot"
 )
 
-// replica is the state of this replica that its worker does not know.
+// replica is the state of this process that consume.Worker does not know.
 type replica struct {
 	id       string
 	started  time.Time
@@ -20,7 +20,7 @@ type replica struct {
 	notReady atomic.Pointer[[]string]  // reasons of the last readiness look; nil before the first
 }
 
-// newReplica names a replica after its host, which in a container is the container's ID, with a random suffix.
+// newReplica names a worker after its host, which in a container is the container's ID, with a random suffix.
 func newReplica(settings snapshot.Settings) *replica {
 	host, err := os.Hostname()
 	if err != nil {
@@ -42,8 +42,8 @@ func (a *app) ready(ctx context.Context) []string {
 	return reasons
 }
 
-// snapshot describes this replica without a request to any server. Ready and NotReady are from the last call of
-// ready, which the heartbeat makes about once a second.
+// snapshot describes this worker without a request to any server. Ready and NotReady are from the last call
+// of ready, which the heartbeat makes about once a second.
 func (a *app) snapshot() snapshot.Snapshot {
 	s := a.worker.Snapshot()
 	s.ID, s.Version = a.replica.id, buildinfo.Version()

@@ -21,7 +21,7 @@ type Store struct {
 }
 
 // OpenStore makes a Store over the Redis client of the settings, which the caller closes. The status uses own
-// if no replica shows its settings. OpenStore connects to nothing. An error means that the settings do not fit
+// if no worker shows its settings. OpenStore connects to nothing. An error means that the settings do not fit
 // together.
 func OpenStore(s settings.Store, own config.Deciding) (Store, error) {
 	limiter, err := ratelimit.New(s.Redis, s.Namespace, s.Limits, s.Dedupe)

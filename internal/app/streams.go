@@ -12,8 +12,8 @@ import (
 
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
-	"notifier/internal/consume/wait"
 	"notifier/internal/snapshot"
+	"notifier/internal/wait"
 )
 
 // Pauses between two lookups of the streams. After failures they grow from streamsSoon, because the stream may
@@ -73,7 +73,7 @@ func (l *streamLookup) run(ctx context.Context) {
 		} else {
 			pause, failed = failed, min(2*failed, streamsRarely)
 		}
-		if !wait.For(ctx, pause*3/4+rand.N(pause/2)) { // replicas spread their lookups
+		if !wait.For(ctx, pause*3/4+rand.N(pause/2)) { // workers spread their lookups
 			return
 		}
 	}

@@ -22,8 +22,9 @@ type Value[T any] struct {
 	err          error
 }
 
-// New returns a Value without a result. If no read has begun within fresh, a caller starts one. At most one read
-// runs at a time, and its context ends after timeout.
+// New returns a Value without a result. A result is fresh for that long after its read began; an error is
+// kept for a second after it ended. Then the next caller reads again. At most one read runs at a time, and
+// its context ends after timeout.
 func New[T any](fresh, timeout time.Duration, read func(ctx context.Context) (T, error)) *Value[T] {
 	return &Value[T]{read: read, fresh: fresh, timeout: timeout, turn: make(chan struct{}, 1)}
 }
@@ -31,57 +32,57 @@ func New[T any](fresh, timeout time.Duration, read func(ctx context.Context) (T,
 // NewShared returns a Value that keeps no result: callers share a read that begins after their calls. Two reads
 // begin at least pause apart. New explains timeout and read.
 func NewShared[T any](pause, timeout time.Duration, read func(ctx context.Context) (T, error)) *Value[T] {
-	s := New(0, timeout, read)
-	s.pause = pause
-	return s
+	v := New(0, timeout, read)
+	v.pause = pause
+	return v
 }
 
-// Get returns the last result, or reads again if it is too old. The result of a read serves all callers that wait
-// for it, so ctx must not end with one of them. The error of a read is kept for a second.
-func (s *Value[T]) Get(ctx context.Context) (T, error) { return s.GetFor(context.Background(), ctx) }
+// Get returns the last result, or reads again if it is too old. ctx bounds the read, whose result other
+// callers share, so it must not be the context of one caller.
+func (v *Value[T]) Get(ctx context.Context) (T, error) { return v.GetFor(context.Background(), ctx) }
 
-// GetFor is Get for a caller that may stop waiting for another one's read: then it returns the error of its
-// context. A read that the caller itself has begun continues.
-func (s *Value[T]) GetFor(caller, ctx context.Context) (value T, err error) {
+// GetFor is Get for a caller that may give up: if caller ends while another caller's read runs, it returns
+// the error of caller. If it reads itself, it waits for that read.
+func (v *Value[T]) GetFor(caller, ctx context.Context) (value T, err error) {
 	called := time.Now()
 	select {
-	case s.turn <- struct{}{}:
+	case v.turn <- struct{}{}:
 	case <-caller.Done():
 		return value, caller.Err()
 	}
-	defer func() { <-s.turn }()
-	if !s.counts(called) {
-		s.refresh(ctx)
+	defer func() { <-v.turn }()
+	if !v.serves(called) {
+		v.refresh(ctx)
 	}
-	return s.value, s.err
+	return v.value, v.err
 }
 
-// counts reports whether the last result is recent enough for a caller that called then.
-func (s *Value[T]) counts(called time.Time) bool {
+// serves reports whether the last result is recent enough for a caller that called at this time.
+func (v *Value[T]) serves(called time.Time) bool {
 	switch {
-	case s.ended.IsZero():
+	case v.ended.IsZero():
 		return false
-	case s.fresh == 0:
-		return s.begun.After(called)
-	case s.ended.After(called): // the caller has waited for it, however long that took
+	case v.fresh == 0:
+		return v.begun.After(called)
+	case v.ended.After(called): // the caller has waited for it, however long that took
 		return true
-	case s.err != nil:
-		return time.Since(s.ended) < retryAfter
+	case v.err != nil:
+		return time.Since(v.ended) < retryAfter
 	default:
-		return time.Since(s.begun) < s.fresh
+		return time.Since(v.begun) < v.fresh
 	}
 }
 
-func (s *Value[T]) refresh(ctx context.Context) {
-	if s.pause > 0 && !s.begun.IsZero() {
+func (v *Value[T]) refresh(ctx context.Context) {
+	if v.pause > 0 && !v.begun.IsZero() {
 		select { // callers that come meanwhile get the result, too
-		case <-time.After(s.pause - time.Since(s.begun)):
-		case <-ctx.Done():
+		case <-time.After(v.pause - time.Since(v.begun)):
+		case <-ctx.Done(): // the read below fails at once
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
-	s.begun = time.Now()
-	s.value, s.err = s.read(ctx)
-	s.ended = time.Now()
+	v.begun = time.Now()
+	v.value, v.err = v.read(ctx)
+	v.ended = time.Now()
 }

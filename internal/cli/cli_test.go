@@ -74,7 +74,6 @@ func TestExitCodes(t *testing.T) {
 		"one x -h":        {0, ""},
 		"help one":        {0, ""},
 		"nonsense":        {2, `p: unknown command "nonsense"; see "p -h"` + "\n"},
-		"nonsense -n 2":   {2, `p: unknown command "nonsense"; see "p -h"` + "\n"},
 		"below nonsense":  {2, `p: unknown command "nonsense"; see "p below -h"` + "\n"},
 		"below last x":    {2, `p: unexpected argument "x"; see "p below last -h"` + "\n"},
 		"one help":        {0, ""}, // an argument

@@ -108,57 +108,59 @@ func (s *fixture) expectForgotten(id string) {
 	s.expectNothingLeft()
 }
 
-func TestSecondAdmissionIsAmbiguousAfterAnUnknownPost(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting(brief, webhook)
-	s.started(quick, brief, webhook)
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0, "redelivered": true})
-	s.expectNothingLeft()
-}
-
-func TestSecondAdmissionSearchesTheChannel(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting(brief)
-	s.started(quick, brief)
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true, "attempts": 1.0})
-	s.expectEachPostedOnce(1)
-	s.expectNothingLeft()
-}
-
-func TestSecondRefusalIsAmbiguousAfterAnUnknownPost(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting(brief)
-	s.started(quick, crowd())
-	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": true, "attempts": 1.0})
-	s.expectForgotten("e1")
-}
-
-// This worker never held a permit. The second decision tells it about the earlier post.
-func TestRefusalAtItsTurnIsAmbiguousAfterAnUnknownPost(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting(brief)
-	s.started(quick, crowd(func(l *crowded) { l.granted = true }))
-	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": true, "attempts": 1.0})
-	s.expectForgotten("e1")
-}
-
-func TestSecondAdmissionKnowsACertainFailure(t *testing.T) {
-	s := newFixture(t)
-	s.failOnce()
-	s.started(quick, brief)
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil, "attempts": 2.0})
-	if n := s.slack.HistoryRequests(); n != 0 {
-		t.Errorf("the channel was searched %d times, expected none", n)
+func TestSecondDecisionKnowsTheEarlierPost(t *testing.T) {
+	t.Parallel()
+	refusedWithDoubt := line{"outcome": "dropped", "reason": "category", "ambiguous": true, "attempts": 1.0}
+	for name, test := range map[string]struct {
+		failed, webhook bool // failed: the first post certainly failed
+		second          func(*setup)
+		want            line
+	}{
+		"admitted after an unknown post, with a webhook": {
+			webhook: true, second: brief,
+			want: line{"outcome": "sent", "ambiguous": true, "attempts": 2.0, "redelivered": true},
+		},
+		"admitted after an unknown post": {
+			second: brief,
+			want:   line{"outcome": "sent", "ambiguous": true, "found_in_channel": true, "attempts": 1.0},
+		},
+		"refused after an unknown post": {second: crowd(), want: refusedWithDoubt},
+		// This worker never held a permit. The second decision tells it about the earlier post.
+		"refused at its turn": {
+			second: crowd(func(l *crowded) { l.granted = true }), want: refusedWithDoubt,
+		},
+		"admitted after a certain failure": {
+			failed: true, second: brief,
+			want: line{"outcome": "sent", "ambiguous": nil, "attempts": 2.0},
+		},
+		"refused after a certain failure": {
+			failed: true, second: crowd(),
+			want: line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			way := func(c *setup) { c.webhook = test.webhook }
+			if test.failed {
+				s.failOnce()
+			} else {
+				s.dieWhilePosting(brief, way)
+			}
+			s.started(quick, test.second, way)
+			s.expectLine("e1", test.want)
+			if test.want["outcome"] == "dropped" {
+				s.expectForgotten("e1")
+				return
+			}
+			if n := s.slack.HistoryRequests(); test.failed && n != 0 {
+				t.Errorf("the channel was searched %d times, expected none", n)
+			}
+			if !test.webhook {
+				s.expectEachPostedOnce(1)
+			}
+			s.expectNothingLeft()
+		})
 	}
-	s.expectEachPostedOnce(1)
-}
-
-func TestSecondRefusalKnowsACertainFailure(t *testing.T) {
-	s := newFixture(t)
-	s.failOnce()
-	s.started(quick, crowd())
-	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
-	s.expectForgotten("e1")
 }
 
 // forgetful is a limiter that does not record certain failures.
@@ -179,15 +181,6 @@ func TestSecondRefusalKnowsTheWorkersOwnFailure(t *testing.T) {
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
 	s.expectForgotten("e1")
-}
-
-// A mute refunds an event only if the event is certainly not in Slack.
-func TestMuteKeepsAnAmbiguousEvent(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting(brief)
-	s.started(quick, brief, with(newMuteSwitch("errors")))
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true})
-	s.expectEachPostedOnce(1)
 }
 
 func TestSecondAdmissionKeepsItsSlotWhenItExpires(t *testing.T) {

@@ -31,53 +31,31 @@ func (s *fixture) dieWhilePosting(changes ...func(*setup)) {
 	}
 }
 
-// expectResumed checks the log line of an event if the result of the first post is unknown.
-func (s *fixture) expectResumed(found bool) {
-	s.Helper()
-	l := s.lineOf("e1")
-	resumed := l["outcome"] == "sent" && l["ambiguous"] == true && l["redelivered"] == true
-	if !resumed || (l["found_in_channel"] == true) != found {
-		s.Errorf("line %v, expected sent, ambiguous, redelivered and found %t", l, found)
-	}
-	s.expectCharged(1)
-	s.expectNothingLeft()
-}
-
+// The post may have reached Slack, so a mute no longer applies.
 func TestCrashWhilePostingIsAmbiguous(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting(webhook)
-	s.started(quick, webhook)
-	s.expectResumed(false)
-	if s.posted()["hello"] != 2 {
-		t.Errorf("posted %d times, expected what a webhook cannot help: 2", s.posted()["hello"])
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*setup)
+		posts  int
+	}{
+		"a webhook cannot search": {webhook, 2}, "found": {func(*setup) {}, 1},
+		"muted meanwhile": {with(newMuteSwitch("errors")), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			s.dieWhilePosting(func(c *setup) { c.webhook = test.posts > 1 })
+			s.started(quick, test.change)
+			found := map[int]any{1: true}[test.posts]
+			s.expectLine("e1", line{
+				"outcome": "sent", "ambiguous": true, "redelivered": true, "found_in_channel": found,
+			})
+			if n := s.posted()["hello"]; n != test.posts {
+				t.Errorf("posted %d times, expected %d", n, test.posts)
+			}
+			s.expectCharged(1)
+			s.expectNothingLeft()
+		})
 	}
-}
-
-func TestChannelIsSearchedAfterACrash(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting()
-	s.started(quick)
-	s.expectResumed(true)
-	s.expectEachPostedOnce(1)
-	if ts := s.lineOf("e1")["slack_ts"]; ts != s.slack.Messages()[0].TS {
-		t.Errorf("slack_ts %v, expected that of the message in the channel", ts)
-	}
-	s.publish("errors", `{"id":"e1","text":"again"}`)
-	s.eventually("the same id is a duplicate", func() bool {
-		return tally(s.log.settled())["dropped duplicate"] == 1
-	})
-}
-
-// A channel configured by name can be searched once a post has returned its ID.
-func TestChannelByNameIsSearched(t *testing.T) {
-	s := newFixture(t)
-	s.started(func(c *setup) { c.channel = "#alerts" })
-	s.publish("errors", "shows the channel's ID")
-	s.settled(1)
-	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}))
-	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	s.expectLine("e1", line{"found_in_channel": true, "attempts": 1.0})
-	s.expectEachPostedOnce(2)
 }
 
 func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
@@ -112,35 +90,26 @@ func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
 
 // The post is repeated if the channel cannot be read, rather than waiting for the history.
 func TestUnreadableChannelRepeatsThePost(t *testing.T) {
-	t.Parallel()
-	failing := devstack.Response{Status: 500}
-	for name, test := range map[string]struct {
-		history  devstack.Hook
-		searches int
-	}{
-		"without the scope": {unreadable, 1},
-		"limited for long":  {devstack.AlwaysHistory(devstack.Response{RetryAfter: "60"}), 1},
-		"failing":           {devstack.NextHistory(slices.Repeat([]devstack.Response{failing}, 6)...), 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newFixture(t)
-			s.slack.Respond(devstack.First(test.history, devstack.Next(devstack.Response{Reset: true})))
-			s.started()
-			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-			s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
-			if n := s.slack.HistoryRequests(); n != test.searches {
-				t.Errorf("the channel was searched %d times, expected %d", n, test.searches)
-			}
-		})
+	s := newFixture(t)
+	failing := slices.Repeat([]devstack.Response{{Status: 500}}, 6)
+	s.slack.Respond(devstack.First(
+		devstack.NextHistory(failing...), devstack.Next(devstack.Response{Reset: true}),
+	))
+	s.started()
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
+	if n := s.slack.HistoryRequests(); n != 4 {
+		t.Errorf("the channel was searched %d times, expected 4", n)
 	}
 }
 
-// After an outage of posts and history requests, the channel is searched before the next post.
+// After an outage of posts and history requests, the channel is searched before the next post. A search that
+// fails for the whole workspace is the probe.
 func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s := newFixture(t)
 	failing := devstack.Response{Status: 503}
 	s.slack.Respond(devstack.First(
-		devstack.NextHistory(failing, failing, failing, failing),
+		devstack.NextHistory(devstack.Response{Code: "invalid_auth"}, failing, failing, failing),
 		devstack.Next(devstack.Response{Accept: true, Reset: true}, failing),
 	))
 	s.started()

@@ -19,9 +19,6 @@ func Hurry() {
 	redisQuiet /= 10
 }
 
-// FirstBackoff returns the backoff of a channel after one failure, before 30 % jitter.
-func FirstBackoff() time.Duration { return post.FirstBackoff() }
-
 // RetryPause returns the pause between two attempts to reach Redis, before 50 % jitter.
 func RetryPause() time.Duration { return availability.RetryPause }
 

@@ -30,16 +30,16 @@ func leasedForLong(c *setup) { c.lease = time.Hour }
 
 // failPosts fails all posts of event "e1" until handOver has ended the first worker. After that Slack
 // accepts posts.
-func (s *fixture) failPosts(kind string, handOver func(*replica), changes ...func(*setup)) {
+func (s *fixture) failPosts(kind string, handOver func(*replica)) {
 	s.Helper()
 	failure := failures[kind]
 	s.createConsumer(impatient)
 	s.slack.Respond(devstack.Always(failure.behaviour))
-	first := s.started(append([]func(*setup){leasedForLong, func(c *setup) {
+	first := s.started(leasedForLong, func(c *setup) {
 		if failure.refused {
 			c.slackURL = "http://" + kit.FreeAddr(s.T) + "/api/"
 		}
-	}}, changes...)...)
+	})
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.eventually("its post has failed", func() bool { return first.waitsFor(failure.waitsFor) != "" })
 	handOver(first)
@@ -49,49 +49,40 @@ func (s *fixture) failPosts(kind string, handOver func(*replica), changes ...fun
 	s.slack.Respond(nil)
 }
 
-func stopped(r *replica) { _ = r.stop() }
-func crashed(r *replica) { r.crash() }
-
-// The event is certainly not in the channel, so the next worker posts at once.
-func TestFailedPostIsRepeatedByTheNextWorker(t *testing.T) {
+// The event is certainly not in the channel. The next worker posts it at once, or refunds it if it may not be
+// posted any more.
+func TestFailedPostIsKnownToTheNextWorker(t *testing.T) {
 	t.Parallel()
+	stopped := func(r *replica) { _ = r.stop() }
+	none := func(*setup) {}
 	for kind := range failures {
-		for how, handOver := range map[string]func(*replica){"stop": stopped, "crash": crashed} {
-			t.Run(kind+", "+how, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			handOver func(*replica)
+			second   func(*setup)
+			reason   any // of the drop; nil if the event is sent
+		}{
+			"stop":    {stopped, none, nil},
+			"crash":   {(*replica).crash, none, nil},
+			"muted":   {(*replica).crash, with(newMuteSwitch("errors")), "muted"},
+			"expired": {(*replica).crash, func(c *setup) { c.maxAge = time.Millisecond }, "expired"},
+		} {
+			t.Run(kind+", "+name, func(t *testing.T) {
 				s := newFixture(t)
-				s.failPosts(kind, handOver)
-				s.started(leasedForLong)
-				s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil, "redelivered": true})
-				if n, ok := s.lineOf("e1")["attempts"].(float64); !ok || n < 2 {
-					t.Errorf("%v attempts, expected the first worker's too", n)
-				}
+				s.failPosts(kind, test.handOver)
+				s.started(leasedForLong, test.second)
+				s.expectLine("e1", line{"reason": test.reason, "ambiguous": nil, "redelivered": true})
 				if n := s.slack.HistoryRequests(); n != 0 {
 					t.Errorf("the channel was searched %d times, expected never", n)
 				}
-				s.expectEachPostedOnce(1)
-				s.expectCharged(1)
-				s.expectNothingLeft()
-			})
-		}
-	}
-}
-
-func TestFailedPostIsRefundedByTheNextWorker(t *testing.T) {
-	t.Parallel()
-	for kind := range failures {
-		for reason, end := range map[string]func(*setup){
-			"muted":   with(newMuteSwitch("errors")),
-			"expired": func(c *setup) { c.maxAge = time.Millisecond },
-		} {
-			t.Run(kind+", "+reason, func(t *testing.T) {
-				s := newFixture(t)
-				s.failPosts(kind, crashed)
-				s.started(leasedForLong, end)
-				s.expectLine("e1", line{"outcome": "dropped", "reason": reason, "ambiguous": nil})
-				if n := s.slack.Accepted(); n != 0 {
-					t.Errorf("%d posts, expected none", n)
+				posts := 0
+				if test.reason == nil {
+					posts = 1
+					if n, ok := s.lineOf("e1")["attempts"].(float64); !ok || n < 2 {
+						t.Errorf("%v attempts, expected the first worker's too", n)
+					}
 				}
-				s.expectCharged(0)
+				s.expectEachPostedOnce(posts)
+				s.expectCharged(posts)
 				s.expectNothingLeft()
 			})
 		}

@@ -113,13 +113,11 @@ type setup struct {
 	slackTimeout                 time.Duration
 	// lease sets PostTimeout, from which the lease of a post follows. Zero means slackTimeout.
 	lease           time.Duration
-	channel         string
 	routes          map[string]string // channels by category, in addition to deploys
 	slackURL        string            // if empty, the fake Slack of the fixture
 	webhook         bool
 	dropped         string
 	deadLetterBytes int64
-	streamBytes     int64
 	log             *logLines
 	limiter         func(consume.Limiter) consume.Limiter // wraps the limiter
 	group           func(category string) string
@@ -146,7 +144,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(),
 		natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
 		shutdown: 5 * time.Second, batch: 64, concurrency: 8,
-		slackTimeout: 5 * time.Second, log: s.log, channel: "C0DEFAULT",
+		slackTimeout: 5 * time.Second, log: s.log,
 		limiter: func(l consume.Limiter) consume.Limiter { return l },
 	}
 	for _, change := range changes {
@@ -164,7 +162,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 	kit.Check(s.T, err)
 	slack := slackout.Config{
 		Token: slackToken, APIURL: stdcmp.Or(c.slackURL, s.slack.APIURL()),
-		Channel: c.channel, Timeout: c.slackTimeout,
+		Channel: "C0DEFAULT", Timeout: c.slackTimeout,
 	}
 	routes := map[string]string{"deploys": "C0DEPLOYS"}
 	maps.Copy(routes, c.routes)
@@ -182,7 +180,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 			Pattern: subject, MaxBytes: c.maxBytes, CheckCost: rules.CheckCost,
 			ChannelAllowed: func(channel string) bool { return channel == "C0DEFAULT" || channel == "C0DEPLOYS" },
 		},
-		MaxBytes: c.budget, Channels: append([]string{c.channel}, slices.Sorted(maps.Values(routes))...),
+		MaxBytes: c.budget, Channels: append([]string{"C0DEFAULT"}, slices.Sorted(maps.Values(routes))...),
 		MaxAge: c.maxAge, BatchSize: c.batch, Concurrency: c.concurrency, ShutdownTimeout: c.shutdown,
 		PostTimeout: stdcmp.Or(c.lease, c.slackTimeout), DroppedSubject: c.dropped,
 		Limiter: countingLimiter{c.limiter(limiter), &redisErrors}, Slack: poster,
@@ -192,7 +190,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 	settings.JetStream = consume.JetStream{
 		Connection: connection, Stream: streamName, Consumer: consumerName,
 		Subject: "notify.>", DeadLetter: "notify-dead",
-		DeadLetterBytes: c.deadLetterBytes, StreamBytes: c.streamBytes,
+		DeadLetterBytes: c.deadLetterBytes,
 	}
 	worker, err := consume.New(settings)
 	kit.Check(s.T, err)
@@ -322,7 +320,12 @@ func (s *fixture) createConsumer(change func(*jetstream.ConsumerConfig)) {
 	kit.Check(s.T, err)
 }
 
-func impatient(config *jetstream.ConsumerConfig) { config.AckWait = time.Second }
+var impatient = ackWait(time.Second)
+
+// Tests that expect no redelivery need an AckWait above a second on a loaded machine.
+func ackWait(d time.Duration) func(*jetstream.ConsumerConfig) {
+	return func(config *jetstream.ConsumerConfig) { config.AckWait = d }
+}
 
 func (s *fixture) streamInfo(name string) *jetstream.StreamInfo {
 	s.Helper()

@@ -1,7 +1,6 @@
 package consume_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,65 +11,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume"
 	"notifier/internal/devstack"
-	"notifier/internal/ratelimit"
-	"notifier/internal/snapshot"
 )
 
 // The default channel is C0DEFAULT; category deploys goes to C0DEPLOYS.
 
-// Responses for an event that Slack never accepts: a firewall's page, and Slack's own error.
-var (
-	blocked = devstack.Response{
-		Status: http.StatusForbidden,
-		Body:   "<!DOCTYPE html><title>403 Forbidden</title>",
-		Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
-	}
-	internalError = devstack.Response{Code: "internal_error"}
-)
+// blocked is the page of a firewall, for an event that Slack never accepts.
+var blocked = devstack.Response{
+	Status: http.StatusForbidden,
+	Body:   "<!DOCTYPE html><title>403 Forbidden</title>",
+	Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
+}
 
 // failTexts gives posts that contain text this response.
 func (s *fixture) failTexts(text string, response devstack.Response) {
 	s.slack.Respond(func(r devstack.Request) *devstack.Response {
-		if !r.Post() || !strings.Contains(r.Message.Text, text) {
+		if !r.IsPost() || !strings.Contains(r.Message.Text, text) {
 			return nil
 		}
 		return &response
 	})
-}
-
-// refuse uses up the Slack limit of a channel, so that Slack rejects further posts.
-func (s *fixture) refuse(category string, retryAfter time.Duration) {
-	s.Helper()
-	s.slack.SetLimit(s.limit("3/1h"), retryAfter)
-	sent := s.slack.Accepted()
-	s.publishMany(category, 4)
-	s.eventually("the channel's limit is met", func() bool {
-		return s.slack.Accepted() == sent+3 && len(s.log.waits("slack")) > 0
-	})
-}
-
-// A channel paused for ten minutes delays no other channel, on any replica.
-func TestPausedChannelDoesNotDelayOthers(t *testing.T) {
-	s := newFixture(t)
-	first, second := s.started(), s.started()
-	s.refuse("errors", 10*time.Minute)
-	before := s.slack.Accepted()
-	s.publishMany("deploys", 3)
-	s.eventually("the other channel's events are posted", func() bool {
-		return s.slack.Accepted() == before+3
-	})
-	want := snapshot.Wait{For: "slack", Channel: "C0DEFAULT", Reason: "Slack asked to wait 600 s"}
-	for _, wait := range append(first.Snapshot().Waits, second.Snapshot().Waits...) {
-		wait.Since = time.Time{}
-		if wait != want {
-			t.Errorf("a worker waits for %+v, expected only %+v", wait, want)
-		}
-	}
-	if requests := s.slack.Limited("C0DEFAULT"); requests > 4 {
-		t.Errorf("%d requests were refused, expected as many as may be in flight: 4", requests)
-	}
 }
 
 // Three replicas post a storm of events to one channel.
@@ -143,37 +103,30 @@ func TestFullWorkerIsNotReady(t *testing.T) {
 // An event that Slack never accepts ends as dead. Other events of the channel are posted between its
 // attempts.
 func TestPoisonedEventDoesNotBlockItsChannel(t *testing.T) {
-	t.Parallel()
-	for detail, response := range map[string]devstack.Response{"http_403": blocked, "internal_error": internalError} {
-		t.Run(detail, func(t *testing.T) {
-			s := newFixture(t)
-			s.failTexts("poison", response)
-			s.createStream(nil)
-			s.publish("errors", "poison", "Nats-Msg-Id", "poison")
-			s.publishMany("errors", 20)
-			s.started(func(c *setup) { c.concurrency = 1 }) // so the event fails once before another is tried
-			lines := s.settled(21)
-			if before := slices.IndexFunc(lines, func(l line) bool { return l["event_id"] == "poison" }); before < 14 {
-				t.Errorf("%d others are posted before the one that fails 15 times, expected 14 or more: one between two attempts",
-					before)
-			}
-			l := s.lineOf("poison")
-			if l["outcome"] != "dead" || l["reason"] != "undeliverable" || l["detail"] != detail || l["attempts"] != 15.0 {
-				t.Errorf("line %v, expected dead, undeliverable, with %s after 15 attempts", l, detail)
-			}
-			letter := s.letter("poison")
-			if string(letter.Data) != "poison" || letter.Header.Get("Notifier-Reason") != "undeliverable" {
-				t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
-			}
-			s.expectCharged(21) // the event may be in the channel
-			s.expectNothingLeft()
-			// Once Slack accepts the message, the letter can be replayed at once.
-			s.slack.Respond(nil)
-			s.publish("errors", "poison", "Notifier-Event-Id", "poison", "Nats-Msg-Id", "replay")
-			if replayed := s.settled(22)[21]; replayed["event_id"] != "poison" || replayed["outcome"] != "sent" {
-				t.Errorf("line %v, expected that the replay is sent", replayed)
-			}
-		})
+	s := newFixture(t)
+	s.failTexts("poison", blocked)
+	s.createStream(nil)
+	s.publish("errors", "poison", "Nats-Msg-Id", "poison")
+	s.publishMany("errors", 20)
+	s.started(func(c *setup) { c.concurrency = 1 }) // so the event fails once before another is tried
+	lines := s.settled(21)
+	if before := slices.IndexFunc(lines, func(l line) bool { return l["event_id"] == "poison" }); before < 14 {
+		t.Errorf("%d others are posted before the one that fails 15 times, expected one between two attempts", before)
+	}
+	s.expectLine("poison", line{
+		"outcome": "dead", "reason": "undeliverable", "detail": "http_403", "attempts": 15.0,
+	})
+	letter := s.letter("poison")
+	if string(letter.Data) != "poison" || letter.Header.Get("Notifier-Reason") != "undeliverable" {
+		t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
+	}
+	s.expectCharged(21) // the event may be in the channel
+	s.expectNothingLeft()
+	// Once Slack accepts the message, the letter can be replayed at once.
+	s.slack.Respond(nil)
+	s.publish("errors", "poison", "Notifier-Event-Id", "poison", "Nats-Msg-Id", "replay")
+	if replayed := s.settled(22)[21]; replayed["event_id"] != "poison" || replayed["outcome"] != "sent" {
+		t.Errorf("line %v, expected that the replay is sent", replayed)
 	}
 }
 
@@ -186,28 +139,6 @@ func TestExpiredWhileWaitingIsRefunded(t *testing.T) {
 	s.expectOutcomes(map[string]int{"sent": 1, "dropped expired": 1}, s.settled(2))
 	s.expectCharged(1)
 	s.expectNothingLeft()
-}
-
-// The slot is released even if the worker that charged the event has crashed.
-func TestExpiredRedeliveryIsRefunded(t *testing.T) {
-	s := newFixture(t)
-	s.createConsumer(impatient)
-	first := s.started(func(c *setup) {
-		c.shutdown = 0
-		c.limiter = func(l consume.Limiter) consume.Limiter {
-			return faultyBegin{Limiter: l, before: func(ratelimit.Request) error { return errors.New("no permit") }}
-		}
-	})
-	s.publish("errors", "held")
-	s.eventually("it is admitted and held", func() bool {
-		return s.charged() == 1 && len(s.log.waits("redis")) == 1
-	})
-	first.crash()
-	published := time.Now()
-	s.eventually("it is too old", func() bool { return time.Since(published) > 500*time.Millisecond })
-	s.started(func(c *setup) { c.maxAge = 500 * time.Millisecond })
-	s.expectOutcomes(map[string]int{"dropped expired": 1}, s.settled(1))
-	s.expectCharged(0)
 }
 
 // The event may be in Slack, so its slot stays in use.

@@ -1,36 +1,20 @@
 package consume_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
-	"notifier/internal/consume"
-	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 )
-
-// blockingLimiter blocks decisions until the gate opens, so that events pile up in the worker.
-type blockingLimiter struct {
-	consume.Limiter
-	gate chan struct{}
-}
-
-func (l blockingLimiter) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
-	<-l.gate
-	return l.Limiter.Admit(ctx, batch)
-}
 
 // TestLettersSurviveNATSOutage stops NATS while the worker holds more undecodable events than the letterbox
 // may hold. During the outage they can neither be stored nor returned.
 func TestLettersSurviveNATSOutage(t *testing.T) {
 	const events = 40
 	s := newFixture(t)
-	gate := make(chan struct{})
-	r := s.started(func(c *setup) {
-		c.limiter = func(l consume.Limiter) consume.Limiter { return blockingLimiter{l, gate} }
-	})
+	wait, decide := undecided()
+	r := s.started(wait)
 	s.publish("good", "hello")
 	s.eventually("the loop waits for the limiter", func() bool { return r.Snapshot().InFlight == 1 })
 	payload := "{" + strings.Repeat("x", 60_000)
@@ -40,7 +24,7 @@ func TestLettersSurviveNATSOutage(t *testing.T) {
 	s.eventually("all have arrived", func() bool { return r.Snapshot().InFlight == 1+events })
 	s.nats.Stop()
 	s.eventually("the worker knows", func() bool { return !r.connection.IsConnected() })
-	close(gate)
+	decide()
 	s.eventually("all wait for their letters, or have ended without", func() bool {
 		return r.DeadEvents()+len(s.log.settled())-len(s.log.named("notification sent")) == events
 	})

@@ -3,7 +3,6 @@ package consume_test
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,37 +24,6 @@ func TestTheDeadLetterStreamIsBounded(t *testing.T) {
 	want := []any{int64(5 << 20), jetstream.DiscardOld, int64(1000), 30 * 24 * time.Hour}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("max_bytes, discard, max_msgs_per_subject, max_age (-want +got):\n%s", diff)
-	}
-}
-
-func TestDeadLetterStreamTooLargeForTheServer(t *testing.T) {
-	s := newFixture(t)
-	r := s.started(func(c *setup) { c.deadLetterBytes = 1 << 60 })
-	s.eventually("the worker names the setting", func() bool {
-		return strings.Contains(r.waitsFor("dead_letter"), "lower DEAD_LETTER_MAX_BYTES")
-	})
-	s.publish("errors", "hello")
-	s.settled(1)
-}
-
-// A large event keeps only the start of its payload, to leave room for other letters.
-func TestLetterKeepsTheStartOfALargePayload(t *testing.T) {
-	s := newFixture(t)
-	s.started(func(c *setup) { c.maxBytes = 5000 })
-	payload := strings.Repeat("0123456789", 600)
-	s.publish("errors", payload, "Nats-Msg-Id", "large", "X-Trace", "one")
-	s.publish("errors", "{"+payload[:4998], "Nats-Msg-Id", "malformed")
-	s.lineOf("large")
-	s.lineOf("malformed")
-	letter := s.letter("large")
-	shortened := string(letter.Data) == payload[:4096] && letter.Header.Get("Notifier-Shortened") == "6000"
-	if !shortened || letter.Header.Get("X-Trace") != "one" {
-		t.Errorf("%d bytes with the headers %v, expected the first 4096 of 6000 bytes",
-			len(letter.Data), letter.Header)
-	}
-	if letter := s.letter("malformed"); len(letter.Data) != 4999 || letter.Header["Notifier-Shortened"] != nil {
-		t.Errorf("a malformed event has a letter of %d bytes with the headers %v, expected the whole payload",
-			len(letter.Data), letter.Header)
 	}
 }
 
@@ -169,33 +137,4 @@ func TestLettersWaitWhereNothingIsReturned(t *testing.T) {
 		}
 	}
 	s.expectNothingLeft()
-}
-
-// TestReadyReportsDeadEvents fills a worker with events for a slow channel and with unstored letters, none
-// of them returnable. Readiness names the cause until the letters are stored.
-func TestReadyReportsDeadEvents(t *testing.T) {
-	s := newFixture(t)
-	full := s.refuseLetters()
-	s.createConsumer(func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 })
-	r := s.started(func(c *setup) { c.batch, c.pace = 8, "1/1h" }) // the worker holds 32 events
-	s.publish("bad0", "{")
-	s.eventually("a letter is refused", func() bool { return r.waitsFor("dead_letter") != "" })
-	s.publishMany("errors", 1+24) // one is posted, the others fill the lanes
-	s.eventually("the channel waits", func() bool { return r.Snapshot().Channels[0].Queued == 24 })
-	for i := range 20 {
-		s.publish("bad"+strconv.Itoa(1+i), "{")
-	}
-	s.publish("deploys", "other channel")
-	s.eventually("the worker says what fills it", func() bool {
-		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "no room is left beside 8 dead events")
-	})
-	s.makeRoom(full)
-	s.eventually("the other channel's event is posted", func() bool {
-		return s.posted()["other channel"] == 1
-	})
-	for _, l := range s.settled(1 + 21 + 1) {
-		if l["letter"] != nil {
-			t.Errorf("line %v, expected that every dead event has a letter", l)
-		}
-	}
 }

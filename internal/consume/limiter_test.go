@@ -58,18 +58,3 @@ func (l latchingLimiter) Begin(ctx context.Context, post ratelimit.Post) (rateli
 	}
 	return l.Limiter.Begin(ctx, post)
 }
-
-// distantReady delays Ready to simulate a distant Redis.
-type distantReady struct {
-	consume.Limiter
-	away time.Duration
-}
-
-func (l distantReady) Ready(ctx context.Context) error {
-	select {
-	case <-time.After(l.away):
-		return l.Limiter.Ready(ctx)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -14,7 +14,7 @@ import (
 // acknowledges nothing. Once the log works again, each event has one line.
 func TestUnloggedEventsAreHeld(t *testing.T) {
 	s := newFixture(t)
-	s.createConsumer(impatient)
+	s.createConsumer(ackWait(2 * time.Second))
 	const limit = 12
 	r := s.started(func(c *setup) { c.category, c.batch = fmt.Sprint(limit, "/30m"), 8 }) // the worker holds 32 events
 	s.publish("errors", "before")
@@ -32,7 +32,7 @@ func TestUnloggedEventsAreHeld(t *testing.T) {
 			return strings.HasPrefix(reason, "log: ") && strings.Contains(reason, "no space left on device")
 		})
 	})
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if info := s.consumerInfo(); info.NumRedelivered > 0 || info.NumAckPending > 32 {
 			t.Fatalf("%d events redelivered and %d held, expected none, and 32 at most",
 				info.NumRedelivered, info.NumAckPending)

@@ -13,7 +13,6 @@ import (
 	"notifier/internal/ratelimit"
 	"notifier/internal/steering"
 	"notifier/test/kit"
-	"notifier/test/redistest"
 )
 
 // muteSwitch mutes categories on demand.
@@ -116,18 +115,6 @@ func TestMutedEventsCostNoRedisCall(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// mutedWhileWaiting mutes a category while 20 of its events wait for the channel's pace, ahead of one event
-// of another category.
-func (s *fixture) mutedWhileWaiting(changes ...func(*setup)) {
-	s.Helper()
-	mutes := newMuteSwitch()
-	s.started(append(changes, with(mutes), func(c *setup) { c.concurrency, c.pace = 1, "1/3s" })...)
-	s.publishMany("noise", 20)
-	s.publish("errors", "stays")
-	s.eventually("all are admitted", func() bool { return s.charged() == 21 })
-	mutes.mute("noise")
-}
-
 // unanswered repeats each refund, as a worker does if the reply to the first call was lost.
 type unanswered struct{ consume.Limiter }
 
@@ -141,54 +128,18 @@ func (l unanswered) Refund(ctx context.Context, request ratelimit.Request, known
 // The repeated refund finds nothing to release; the event is still dropped.
 func TestMuteDropsAfterALostRefund(t *testing.T) {
 	s := newFixture(t)
-	s.mutedWhileWaiting(func(c *setup) {
+	mutes := newMuteSwitch()
+	s.started(with(mutes), func(c *setup) {
+		c.concurrency, c.pace = 1, "1/3s"
 		c.limiter = func(l consume.Limiter) consume.Limiter { return unanswered{l} }
 	})
+	s.publishMany("noise", 20)
+	s.publish("errors", "stays")
+	s.eventually("all are admitted", func() bool { return s.charged() == 21 })
+	mutes.mute("noise")
 	if outcomes := tally(s.settled(21)); outcomes["dropped muted"] < 15 {
 		t.Errorf("%v, expected that most are dropped as muted", outcomes)
 	}
-}
-
-func TestMuteRefundsEventsOfACrashedWorker(t *testing.T) {
-	s := newFixture(t)
-	s.createConsumer(impatient)
-	first := s.started(quick, func(c *setup) { c.concurrency = 1 })
-	s.refuse("deploys", time.Minute) // the lane of another channel
-	s.slack.SetLimit(nil, 0)
-	s.slack.Respond(devstack.Next(devstack.Response{Hang: true}))
-	s.publishMany("deploys", 5)
-	s.eventually("all are admitted", func() bool { return s.charged() == 9 })
-	first.crash()
-	before := len(s.log.settled())
-	s.started(quick, with(newMuteSwitch("deploys")))
-	s.eventually("all that were not posted are dropped", func() bool {
-		return tally(s.log.settled()[before:])["dropped muted"] >= 5
-	})
-	for _, l := range s.log.settled()[before:] {
-		if l["outcome"] == "dropped" && l["redelivered"] != true {
-			t.Errorf("line %v, expected a redelivery", l)
-		}
-	}
-	s.eventually("only what was posted is charged", func() bool { return s.charged() <= 4 })
-}
-
-func TestMuteDoesNotHideASentEvent(t *testing.T) {
-	s := newFixture(t)
-	s.createConsumer(impatient)
-	s.dieUnacknowledged("e1")
-	s.started(with(newMuteSwitch("errors")))
-	s.expectLine("e1", line{"outcome": "dropped", "reason": "duplicate"})
-	s.expectEachPostedOnce(1)
-	s.expectNothingLeft()
-}
-
-// The post may have reached Slack, so the mute no longer applies.
-func TestMuteDoesNotStopABegunPost(t *testing.T) {
-	s := newFixture(t)
-	s.dieWhilePosting()
-	s.started(quick, with(newMuteSwitch("errors")))
-	s.expectResumed(true)
-	s.expectEachPostedOnce(1)
 }
 
 // The first attempt certainly failed, so the mute applies at the next turn.
@@ -222,27 +173,6 @@ func TestMutesLoadBeforeEvents(t *testing.T) {
 	}
 }
 
-// Queued events are dropped at their turn once Redis is back. New events are dropped during the outage.
-func TestMuteDuringRedisOutage(t *testing.T) {
-	s := newFixtureWith(t, func(t *testing.T) *redistest.Server {
-		return redistest.StartProcess(t, "--appendonly", "yes", "--appendfsync", "always")
-	})
-	mutes := newMuteSwitch()
-	s.started(with(mutes), func(c *setup) { c.concurrency, c.pace = 1, "1/3s" })
-	s.publishMany("noise", 20)
-	s.eventually("all are admitted", func() bool { return s.charged() == 20 })
-	s.redis.Stop(t)
-	mutes.mute("noise")
-	s.publishMany("noise", 5)
-	s.eventually("what arrives is dropped", func() bool {
-		return tally(s.log.settled())["dropped muted"] == 5
-	})
-	s.redis.Restart(t)
-	s.settled(25)
-	s.publishMany("noise", 5)
-	s.settled(30)
-}
-
 // slowRefund counts the refunds that run at the same time.
 type slowRefund struct {
 	consume.Limiter
@@ -258,7 +188,8 @@ func (l slowRefund) Refund(ctx context.Context, request ratelimit.Request, known
 	return l.Limiter.Refund(ctx, request, known)
 }
 
-// A batch of muted redeliveries does not wait for one refund after the other.
+// Events of a crashed worker that were never posted are refunded, and a batch of them does not wait for one
+// refund after the other.
 func TestMuteRefundsConcurrently(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
@@ -274,7 +205,8 @@ func TestMuteRefundsConcurrently(t *testing.T) {
 			return limiter
 		}
 	})
-	s.settled(60)
+	s.expectOutcomes(map[string]int{"dropped muted": 60}, s.settled(60))
+	s.expectCharged(0)
 	if peak := limiter.peak.Load(); peak < 4 {
 		t.Errorf("%d refunds at a time, expected several", peak)
 	}

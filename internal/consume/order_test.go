@@ -12,79 +12,18 @@ import (
 	"notifier/test/kit"
 )
 
-// series holds the category of each event in order of publication. Event 17 has the text "event 17".
-type series []string
-
-// shuffled returns n events of each category in a fixed random order.
-func shuffled(categories []string, n int) series {
-	var events series
-	for _, category := range categories {
-		for range n {
-			events = append(events, category)
-		}
-	}
-	rand.New(rand.NewPCG(1, 2)).Shuffle(len(events), func(i, j int) {
-		events[i], events[j] = events[j], events[i]
-	})
-	return events
-}
-
-// admitted returns the events that the limits admit if events are decided in order.
-func (events series) admitted(global, category int) map[int]bool {
-	admitted, of := map[int]bool{}, map[string]int{}
-	for i, name := range events {
-		if len(admitted) < global && of[name] < category {
-			admitted[i] = true
-			of[name]++
-		}
-	}
-	return admitted
-}
-
-// categoriesInChannels returns n categories, and routes that spread them over the channels.
-func categoriesInChannels(n, channels int) (categories []string, routes map[string]string) {
-	routes = map[string]string{}
-	for i := range n {
-		category := fmt.Sprint("c", i)
-		categories = append(categories, category)
-		routes[category] = fmt.Sprint("C0ORDER", i%channels)
-	}
-	return categories, routes
-}
-
-// publishSeries stores a series and waits for the server. extra returns the size of an ignored field.
-func (s *fixture) publishSeries(events series, extra func(i int) int) {
+// expectOrder checks that Slack has each of the admitted events "event 17" once, and each channel in order of
+// publication.
+func (s *fixture) expectOrder(admitted map[int]bool) {
 	s.Helper()
-	for i, category := range events {
-		payload := fmt.Sprintf("event %d", i)
-		if n := extra(i); n > 0 {
-			payload = fmt.Sprintf(`{"text":"event %d","extra":"%s"}`, i, strings.Repeat("x", n))
-		}
-		_, err := s.js.PublishAsync("notify."+category, []byte(payload), jetstream.WithStallWait(kit.Patience))
-		kit.Check(s.T, err)
-		if i%256 == 255 {
-			<-s.js.PublishAsyncComplete()
-		}
-	}
-	<-s.js.PublishAsyncComplete()
-}
-
-func nothing(int) int { return 0 }
-
-// expectOrder waits until a series is settled. It checks that Slack has each admitted event once, and each
-// channel in order of publication.
-func (s *fixture) expectOrder(events series, admitted map[int]bool) {
-	s.Helper()
-	s.settled(len(events))
-	s.expectNothingLeft()
-	posted, last := map[int]int{}, map[string]int{}
+	posted, last := map[int]bool{}, map[string]int{}
 	wrong, late := 0, 0
 	for _, m := range s.slack.Messages() {
 		var i int
 		if _, err := fmt.Sscanf(m.Text, "event %d", &i); err != nil {
 			s.Fatalf("%q: %v", m.Text, err)
 		}
-		posted[i]++
+		posted[i] = true
 		if !admitted[i] {
 			wrong++
 		}
@@ -104,87 +43,65 @@ func (s *fixture) expectOrder(events series, admitted map[int]bool) {
 	}
 }
 
-// eachConcurrency runs a test with one concurrent post and with eight.
-func eachConcurrency(t *testing.T, test func(s *fixture, concurrency func(*setup))) {
+// Events of many categories, some of them large, are decided in the order of the stream. The large ones use
+// up the budget, so requests end early.
+func TestBacklogKeepsItsOrder(t *testing.T) {
+	const categories, events, global, perCategory = 20, 4000, 450, 25
 	t.Parallel()
-	for _, n := range []int{1, 8} {
-		t.Run(fmt.Sprintf("SEND_CONCURRENCY=%d", n), func(t *testing.T) {
-			test(newFixture(t), func(c *setup) { c.concurrency, c.batch = n, 512 })
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprintf("SEND_CONCURRENCY=%d", concurrency), func(t *testing.T) {
+			s := newFixture(t)
+			s.createStream(nil)
+			chance := rand.New(rand.NewPCG(1, 2))
+			admitted, admittedOf := map[int]bool{}, map[string]int{}
+			for i := range events {
+				category, size := fmt.Sprint("c", chance.IntN(categories)), chance.IntN(300)
+				if i%10 == 0 {
+					size = chance.IntN(30_000)
+				}
+				payload := fmt.Sprintf(`{"text":"event %d","extra":"%s"}`, i, strings.Repeat("x", size))
+				wait := jetstream.WithStallWait(kit.Patience)
+				_, err := s.js.PublishAsync("notify."+category, []byte(payload), wait)
+				kit.Check(t, err)
+				if i%256 == 255 {
+					<-s.js.PublishAsyncComplete()
+				}
+				if len(admitted) < global && admittedOf[category] < perCategory {
+					admitted[i] = true
+					admittedOf[category]++
+				}
+			}
+			<-s.js.PublishAsyncComplete()
+			s.start(func(c *setup) {
+				c.concurrency, c.batch, c.budget, c.maxBytes = concurrency, 512, 4<<20, 64<<10
+				c.global, c.category = fmt.Sprint(global, "/30m"), fmt.Sprint(perCategory, "/30m")
+				c.routes = map[string]string{"c1": "C0ORDER1", "c2": "C0ORDER2", "c3": "C0ORDER2"}
+			})
+			s.settled(events)
+			s.expectNothingLeft()
+			s.expectOrder(admitted)
 		})
 	}
-}
-
-func TestBacklogKeepsItsOrder(t *testing.T) {
-	categories, routes := categoriesInChannels(10, 4)
-	events := shuffled(categories, 30)
-	eachConcurrency(t, func(s *fixture, concurrency func(*setup)) {
-		s.createStream(nil)
-		s.publishSeries(events, nothing)
-		s.start(concurrency, func(c *setup) { c.category, c.routes = "10/30m", routes })
-		s.expectOrder(events, events.admitted(len(events), 10))
-	})
-}
-
-func TestBacklogKeepsItsOrderUnderAGlobalLimit(t *testing.T) {
-	categories, routes := categoriesInChannels(10, 4)
-	events := shuffled(categories, 30)
-	eachConcurrency(t, func(s *fixture, concurrency func(*setup)) {
-		s.createStream(nil)
-		s.publishSeries(events, nothing)
-		s.start(concurrency, func(c *setup) {
-			c.category, c.global, c.routes = "10/30m", "60/30m", routes
-		})
-		s.expectOrder(events, events.admitted(60, 10))
-	})
-}
-
-// Large events use up the budget, so requests end early.
-func TestLargeBacklogKeepsItsOrder(t *testing.T) {
-	categories, routes := categoriesInChannels(20, 1)
-	events := shuffled(categories, 250)
-	eachConcurrency(t, func(s *fixture, concurrency func(*setup)) {
-		sizes := rand.New(rand.NewPCG(3, 4))
-		s.createStream(nil)
-		s.publishSeries(events, func(int) int {
-			if sizes.IntN(10) > 0 {
-				return sizes.IntN(300)
-			}
-			return sizes.IntN(30_000)
-		})
-		s.start(concurrency, func(c *setup) {
-			c.category, c.routes = "50/30m", routes
-			c.budget, c.maxBytes = 4<<20, 64<<10
-		})
-		s.expectOrder(events, events.admitted(len(events), 50))
-	})
-}
-
-func TestLiveEventsKeepTheirOrder(t *testing.T) {
-	categories, routes := categoriesInChannels(40, 4)
-	events := shuffled(categories, 30)
-	eachConcurrency(t, func(s *fixture, concurrency func(*setup)) {
-		s.started(concurrency, func(c *setup) { c.category, c.routes = "15/30m", routes })
-		for i, category := range events {
-			s.publish(category, fmt.Sprintf("event %d", i))
-		}
-		s.expectOrder(events, events.admitted(len(events), 15))
-	})
 }
 
 // An outage of Redis leaves the queue of a channel in its order.
 func TestOutageOfRedisKeepsTheOrder(t *testing.T) {
-	events := make(series, 12)
-	for i := range events {
-		events[i] = "errors"
-	}
+	const events = 12
 	s := newDurableFixture(t)
 	r := s.started()
 	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "1"}))
-	s.publishSeries(events, nothing)
-	s.eventually("all are admitted", func() bool { return s.charged() == 12 && s.slack.Requests() == 1 })
+	s.publishMany("errors", events)
+	s.eventually("all are admitted", func() bool { return s.charged() == events && s.slack.Requests() == 1 })
 	s.redis.Stop(t)
 	r.expectWaitingForRedis()
-	s.eventually("several turns have failed", func() bool { return r.waitsFor("slack") == "" || r.redisErrors.Load() > 2 })
+	s.eventually("several turns have failed", func() bool {
+		return r.waitsFor("slack") == "" || r.redisErrors.Load() > 2
+	})
 	s.redis.Restart(t)
-	s.expectOrder(events, events.admitted(12, 12))
+	s.settled(events)
+	admitted := map[int]bool{}
+	for i := range events {
+		admitted[i] = true
+	}
+	s.expectOrder(admitted)
 }

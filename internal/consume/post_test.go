@@ -55,34 +55,6 @@ func TestLostPermitReplyIsNotAmbiguous(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
-// An event that waits for Redis gives up its turn. If it was the probe after a Slack outage, another event
-// becomes the probe.
-func TestWaitingForRedisReleasesTheProbe(t *testing.T) {
-	s := newFixture(t)
-	var stuck atomic.Bool
-	stuck.Store(true)
-	s.started(func(c *setup) {
-		c.limiter = func(l consume.Limiter) consume.Limiter {
-			return faultyBegin{Limiter: l, before: func(request ratelimit.Request) error {
-				if stuck.Load() && request.ID == "stuck" && s.slack.Requests() > 0 {
-					return errors.New("no permit for this event")
-				}
-				return nil
-			}}
-		}
-	})
-	s.slack.Respond(devstack.Next(devstack.Response{Status: 503}, devstack.Response{Status: 503}))
-	s.publish("errors", "stuck", "Nats-Msg-Id", "stuck")
-	s.eventually("Slack has failed it", func() bool { return s.slack.Requests() == 1 })
-	for _, id := range []string{"e1", "e2", "e3"} {
-		s.publish("errors", id, "Nats-Msg-Id", id)
-	}
-	s.settled(3)
-	stuck.Store(false)
-	s.settled(4)
-	s.expectEachPostedOnce(4)
-}
-
 // While the workspace is paused, events are left to replicas that can send, even if this worker has room.
 func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s := newFixture(t)

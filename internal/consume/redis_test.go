@@ -73,32 +73,6 @@ func TestEventsWaitWhileRedisIsUnavailable(t *testing.T) {
 	r.expectReady()
 }
 
-// Repeats the outage because a busy machine may be slow once. A worker with too long a pause is slow each
-// time.
-func TestWorkerResumesWithinTwoSeconds(t *testing.T) {
-	// Hurry divided the pause by ten. The Redis client may take another second to reconnect.
-	if longest := 10 * consume.RetryPause() * 3 / 2; longest > time.Second {
-		t.Errorf("the worker may wait for %s, expected at most 1s", longest)
-	}
-	s := newDurableFixture(t)
-	r := s.started()
-	var took []time.Duration
-	for outage := range 5 {
-		s.redis.Stop(t)
-		s.publishMany("errors", 1)
-		r.expectWaitingForRedis()
-		s.redis.Restart(t)
-		back := time.Now()
-		s.settled(outage + 1)
-		took = append(took, time.Since(back))
-		if took[outage] <= 2*time.Second {
-			return
-		}
-		r.expectReady()
-	}
-	t.Errorf("the worker took %v to go on, expected at most 2s", took)
-}
-
 // The last call that met a Redis outage was a post, and the workspace has been paused since. Nothing else
 // calls Redis, and fetching stops until a call succeeds, so the worker must probe Redis by itself.
 func TestOutageEndsWithoutAnotherRequest(t *testing.T) {
@@ -153,13 +127,4 @@ func TestOldRedisIsRefused(t *testing.T) {
 	if err := r.wait(); !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "6.2.14") {
 		t.Errorf("Run returns %v, expected that version 6.2.14 is too old", err)
 	}
-}
-
-// TestDistantRedisIsReady allows for a new connection that takes five round trips of 150 ms.
-func TestDistantRedisIsReady(t *testing.T) {
-	s := newFixture(t)
-	r := s.start(func(c *setup) {
-		c.limiter = func(l consume.Limiter) consume.Limiter { return distantReady{l, 750 * time.Millisecond} }
-	})
-	r.expectReady()
 }

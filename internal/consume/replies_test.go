@@ -2,8 +2,6 @@ package consume_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"regexp"
 	"testing"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -77,32 +75,5 @@ func TestServerAcknowledgementsAreRecognised(t *testing.T) {
 		if rejection == nil || rejection.Reason != outcome.Reply {
 			t.Errorf("%s: %v, expected %q", body, rejection, outcome.Reply)
 		}
-	}
-}
-
-// A client with access to the server's subscriptions can learn the inbox of a pull request. An
-// acknowledgement sent there must not disturb the worker.
-func TestPublishAckInInboxIsIgnored(t *testing.T) {
-	s := newFixture(t)
-	asked := make(chan string, 100)
-	_, err := s.conn.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName, func(m *nats.Msg) {
-		asked <- m.Reply
-	})
-	kit.Check(t, err)
-	kit.Check(t, s.conn.Flush())
-	s.started()
-	inbox := <-asked
-	if !regexp.MustCompile(`^_INBOX\.[0-9A-Za-z]{22}\.[0-9]+$`).MatchString(inbox) {
-		t.Errorf("asked at %s, expected a token of 22 characters that nobody can guess", inbox)
-	}
-	const many = 50
-	for i := range many {
-		s.publishWithReply("errors", fmt.Sprintf("event %d", i), inbox)
-	}
-	s.settled(many)
-	s.expectEachPostedOnce(many)
-	s.expectNothingLeft()
-	if waits := s.log.waits("consumer"); len(waits) > 0 {
-		t.Errorf("the worker has waited: %v", waits)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"notifier/internal/outcome"
 )
 
-// Bounds of the queue.
+// Bounds of the republisher.
 const (
 	republishQueue  = 8192            // events
 	republishBytes  = 16 << 20        // of memory
@@ -32,6 +32,8 @@ type republisher struct {
 	queue       chan result.Result
 	bytes       atomic.Int64 // that the events in the queue take
 	unpublished atomic.Int64
+	reported    int64     // of them, in log lines so far
+	reportedAt  time.Time // the last line
 }
 
 func newRepublisher(
@@ -46,10 +48,11 @@ func newRepublisher(
 	}
 }
 
-// add queues the dropped events of a batch, as far as there is room. A reply is no event.
+// add queues the dropped events of a batch, as far as there is room. It skips messages that the NATS server
+// itself wrote into the stream (outcome.Reply).
 func (r *republisher) add(batch []*result.Result) {
 	for _, settled := range batch {
-		if settled.Outcome != outcome.Dropped || settled.Reason == outcome.Reply {
+		if !outcome.IsDrop(settled.Outcome, settled.Reason) {
 			continue
 		}
 		size := sizeOf(settled)
@@ -65,11 +68,12 @@ func (r *republisher) add(batch []*result.Result) {
 	}
 }
 
-// sizeOf returns the memory of a queued event: its message, and the decoded payload, which is never longer.
+// sizeOf returns the bytes that a queued event keeps alive: its delivery, and its decoded text, which is at
+// most as long as the payload.
 func sizeOf(s *result.Result) int64 { return s.Delivery.Cost + int64(len(s.Delivery.Message.Data)) }
 
-// start begins to republish; end waits until that is done, for republishEnd at most. Nothing may be added
-// then.
+// start publishes in the background. end waits until the queue is empty, but begins no publish after
+// republishEnd. Nothing may be added once end was called.
 func (r *republisher) start() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -81,12 +85,11 @@ func (r *republisher) start() (end func()) {
 		timer.Stop()
 		cancel()
 		r.unpublished.Add(int64(len(r.queue)))
+		r.report(nil)
 	}
 }
 
 func (r *republisher) run(ctx context.Context) {
-	var reported time.Time
-	var reportedCount int64
 	for ctx.Err() == nil {
 		s, more := <-r.queue
 		if !more {
@@ -97,10 +100,19 @@ func (r *republisher) run(ctx context.Context) {
 		if err != nil {
 			r.unpublished.Add(1)
 		}
-		if count := r.unpublished.Load(); count > reportedCount && time.Since(reported) > republishReport {
-			r.log.Warn("dropped events not republished", zap.Int64("count", count-reportedCount),
-				zap.String("subject", r.subject), zap.Error(err))
-			reported, reportedCount = time.Now(), count
+		if time.Since(r.reportedAt) > republishReport {
+			r.report(err)
 		}
 	}
+}
+
+// report logs how many events were left out since the last line, if any. err is the latest failure, or nil.
+func (r *republisher) report(err error) {
+	count := r.unpublished.Load()
+	if count == r.reported {
+		return
+	}
+	r.log.Warn("dropped events not republished", zap.Int64("count", count-r.reported),
+		zap.String("subject", r.subject), zap.Error(err))
+	r.reported, r.reportedAt = count, time.Now()
 }

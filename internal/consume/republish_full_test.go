@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/result"
@@ -83,11 +84,16 @@ func TestSlowRepublisherNeverBlocks(t *testing.T) {
 }
 
 func TestUnpublishedDropsAreCounted(t *testing.T) {
-	r := newRepublisher("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.NewNop())
+	core, log := observer.New(zap.InfoLevel)
+	r := newRepublisher("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.New(core))
 	end := r.start()
 	r.add([]*result.Result{dropped(1), {Outcome: outcome.Sent}, {Outcome: outcome.Dead}, dropped(1)})
 	end()
-	if n := r.unpublished.Load(); n != 2 {
-		t.Errorf("%d are counted, expected the 2 dropped ones", n)
+	total := int64(0)
+	for _, line := range log.All() {
+		total += line.ContextMap()["count"].(int64)
+	}
+	if total != 2 || log.Len() != 2 { // one at once, and the rest at the end
+		t.Errorf("%d lines count %d events, expected 2 lines about the 2 dropped ones", log.Len(), total)
 	}
 }

@@ -27,7 +27,7 @@ type JetStream struct {
 	Connection *nats.Conn
 	Why        func() error // the reason for a lost connection, without secrets; nil means nats.go's last error
 	Stream     string       // created with Subject if it is absent, never altered
-	Consumer   string       // durable, shared by all replicas; created if it is absent, never altered
+	Consumer   string       // durable, shared by all workers; created if it is absent, never altered
 	Subject    string       // of the events
 	DeadLetter string       // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
 

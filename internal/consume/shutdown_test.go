@@ -1,11 +1,8 @@
 package consume_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
 	"notifier/test/kit"
@@ -64,9 +61,14 @@ func TestShutdownEndsInTimeDuringAnOutage(t *testing.T) {
 		})
 		inTime(t, r)
 		kit.Check(t, s.redis.Client(t).Del(t.Context(), "{"+namespace+"}:pauses").Err())
+		began := time.Now()
 		s.start()
 		s.settled(20)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("settled after %s, expected well within AckWait: the first worker returned its events", took)
+		}
 		s.expectEachPostedOnce(20)
+		s.expectCharged(20)
 	})
 	t.Run("Redis", func(t *testing.T) {
 		s := newDurableFixture(t)
@@ -88,33 +90,6 @@ func TestShutdownEndsInTimeDuringAnOutage(t *testing.T) {
 		s.eventually("all are in flight", func() bool { return s.consumerInfo().NumAckPending == 5 })
 		s.nats.Stop()
 		inTime(t, r)
-	})
-	t.Run("the log", func(t *testing.T) {
-		s := newFixture(t)
-		r := s.started(func(c *setup) { c.shutdown, c.category = timeout, "10/30m" })
-		s.log.broken.Store(true)
-		for i := range 10 {
-			s.publish("errors", fmt.Sprint("event ", i))
-			s.publish("bad", "{")
-		}
-		s.eventually("the worker waits", func() bool { return r.waitsFor("log") != "" })
-		stored := s.streamInfo(streamName).State.Msgs
-		inTime(t, r)
-		if left := s.streamInfo(streamName).State.Msgs; left != stored || len(s.log.settled()) > 0 {
-			t.Errorf("%d of %d events are left in the stream, and %d have a line", left, stored, len(s.log.settled()))
-		}
-	})
-	t.Run("the dead-letter stream", func(t *testing.T) {
-		s := newFixture(t)
-		full := jetstream.StreamConfig{Name: deadName, Subjects: []string{"elsewhere.>"}}
-		kit.Check(t, second(s.js.CreateStream(t.Context(), full)))
-		r := s.started(func(c *setup) { c.shutdown = timeout })
-		s.publish("errors", "{", "Nats-Msg-Id", "bad")
-		s.eventually("the event waits for its letter", func() bool { return r.Snapshot().HeldFor["dead_letter"] == 1 })
-		inTime(t, r)
-		if n := s.streamInfo(streamName).State.Msgs; n != 1 {
-			t.Errorf("%d events are in the stream, expected the bad one", n)
-		}
 	})
 }
 

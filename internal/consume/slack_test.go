@@ -1,12 +1,10 @@
 package consume_test
 
 import (
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"notifier/internal/consume"
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
@@ -42,11 +40,10 @@ func TestSlackOutageIsWaitedOut(t *testing.T) {
 	for name, test := range map[string]struct {
 		trouble   devstack.Response
 		ambiguous any
-		searches  int
+		searches  int // one before each further post
 	}{
 		"503":                 {devstack.Response{Status: 503}, true, 2},
 		"service_unavailable": {devstack.Response{Status: 503, Code: "service_unavailable"}, nil, 0},
-		"reset":               {devstack.Response{Reset: true}, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t)
@@ -54,146 +51,32 @@ func TestSlackOutageIsWaitedOut(t *testing.T) {
 			s.slack.Respond(devstack.Next(test.trouble, test.trouble))
 			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 			s.expectLine("e1", line{"outcome": "sent", "attempts": 3.0, "ambiguous": test.ambiguous})
-			if searches := s.slack.HistoryRequests(); searches != test.searches {
-				t.Errorf("%d searches, expected %d: one before each further post", searches, test.searches)
+			searches, waits := s.slack.HistoryRequests(), s.log.waits("slack")
+			if searches != test.searches || len(waits) != 1 {
+				t.Errorf("%d searches and the lines %v, expected %d and one line", searches, waits, test.searches)
 			}
 			s.expectEachPostedOnce(1)
-			if waits := s.log.waits("slack"); len(waits) != 1 {
-				t.Errorf("%d lines report that Slack is unavailable, expected one", len(waits))
-			}
 			s.expectNothingLeft()
 		})
 	}
-}
-
-// Slack stored the message before failing. The search finds it, so it is not posted twice.
-func TestStoredMessageIsFoundAfterA500(t *testing.T) {
-	s := newFixture(t)
-	s.started()
-	s.slack.Respond(devstack.Next(devstack.Response{Status: 500, Accept: true}))
-	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "found_in_channel": true, "attempts": 1.0})
-	s.expectEachPostedOnce(1)
-}
-
-// A firewall that forgets all connections costs a post one timeout. The search and the retry use new
-// connections, however many are idle.
-func TestDeadConnectionsToSlackCostOneTimeout(t *testing.T) {
-	s := newFixture(t)
-	api, err := url.Parse(s.slack.APIURL())
-	kit.Check(t, err)
-	proxy := kit.StartFreezingProxy(t, api.Host)
-	api.Host = proxy.Addr
-	const timeout = 5 * time.Second
-	s.started(func(c *setup) { c.slackURL, c.slackTimeout = api.String(), timeout })
-	// Slow posts need several connections.
-	s.slack.Respond(devstack.Always(devstack.Response{Delay: 200 * time.Millisecond}))
-	s.publishMany("errors", 10)
-	s.publishMany("deploys", 10)
-	s.settled(20)
-	s.slack.Respond(nil)
-	if frozen := proxy.Freeze(); frozen < 2 {
-		t.Fatalf("%d connections were open, expected one for each channel", frozen)
-	}
-	began := time.Now()
-	s.publish("errors", "after the freeze", "Nats-Msg-Id", "e1")
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
-	if took := time.Since(began); took > 2*timeout {
-		t.Errorf("sent %s after the freeze, expected at most %s", took, 2*timeout)
-	}
-	if waits := s.log.waits("slack"); len(waits) != 1 || waits[0]["reason"] != "slack: ambiguous: timeout" {
-		t.Errorf("%v, expected one line that names the timeout", waits)
-	}
-}
-
-func TestRefusedChannelIsRefunded(t *testing.T) {
-	s := newFixture(t)
-	s.started(func(c *setup) { c.category = "1/30m" })
-	s.slack.Respond(devstack.Next(devstack.Response{Code: "is_archived"}))
-	s.publish("errors", "refused", "Nats-Msg-Id", "refused")
-	s.lineOf("refused")
-	letter := s.letter("refused")
-	if string(letter.Data) != "refused" || letter.Header.Get("Notifier-Detail") != "is_archived" {
-		t.Errorf("the dead letter is %q with the headers %v", letter.Data, letter.Header)
-	}
-	s.publish("errors", "fits in its place")
-	s.expectOutcomes(map[string]int{"dead slack_rejected": 1, "sent": 1}, s.settled(2))
 }
 
 // A refund would let a publisher of rejected messages post without limit.
 func TestRejectedMessageKeepsItsSlot(t *testing.T) {
-	for _, code := range []string{"invalid_blocks", "a_code_of_tomorrow"} {
-		t.Run(code, func(t *testing.T) {
-			s := newFixture(t)
-			s.started(func(c *setup) { c.category = "2/30m" })
-			s.slack.Respond(devstack.Next(devstack.Response{Code: code}))
-			s.publish("errors", "rejected", "Nats-Msg-Id", "rejected")
-			s.expectLine("rejected", line{"reason": "slack_rejected", "detail": code})
-			s.publish("errors", "takes the other slot")
-			s.settled(2)
-			s.publish("errors", "finds no slot")
-			s.expectOutcomes(map[string]int{"dead slack_rejected": 1, "sent": 1, "dropped category": 1}, s.settled(3))
-			s.expectCharged(2)
-			if n := s.redis.Client(t).HLen(t.Context(), "{"+namespace+"}:inflight").Val(); n != 0 {
-				t.Errorf("%d events are in flight, expected none", n)
-			}
-			s.expectNothingLeft()
-		})
-	}
-}
-
-func TestAmbiguousPostIsRetried(t *testing.T) {
 	s := newFixture(t)
-	s.started(webhook, func(c *setup) { c.category = "1/30m" })
-	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}))
-	s.publish("errors", "hello", "Nats-Msg-Id", "doubtful")
-	l := s.lineOf("doubtful")
-	if l["outcome"] != "sent" || l["ambiguous"] != true || l["attempts"] != 2.0 {
-		t.Errorf("line %v, expected sent at the second attempt, ambiguous", l)
+	s.started(func(c *setup) { c.category = "2/30m" })
+	s.slack.Respond(devstack.Next(devstack.Response{Code: "invalid_blocks"}))
+	s.publish("errors", "rejected", "Nats-Msg-Id", "rejected")
+	s.expectLine("rejected", line{"reason": "slack_rejected", "detail": "invalid_blocks"})
+	s.publish("errors", "takes the other slot")
+	s.settled(2)
+	s.publish("errors", "finds no slot")
+	s.expectOutcomes(map[string]int{"dead slack_rejected": 1, "sent": 1, "dropped category": 1}, s.settled(3))
+	s.expectCharged(2)
+	if n := s.redis.Client(t).HLen(t.Context(), "{"+namespace+"}:inflight").Val(); n != 0 {
+		t.Errorf("%d events are in flight, expected none", n)
 	}
-	if posted, charged := s.posted()["hello"], s.charged(); posted != 2 || charged != 1 {
-		t.Errorf("%d posts and %d slots, expected 2 and 1", posted, charged)
-	}
-}
-
-// One replica probes on behalf of all, so each Retry-After costs Slack one request.
-func TestOneReplicaProbesAfterAPause(t *testing.T) {
-	s := newFixture(t)
-	four := func(c *setup) { c.concurrency = 4 }
-	for range 3 {
-		s.started(four)
-	}
-	s.slack.Respond(devstack.Always(devstack.Response{RetryAfter: "1"}))
-	s.publishMany("errors", 60)
-	client := s.redis.Client(t)
-	// quiet samples the state and reports whether no post was under way: a pause was active, and no request
-	// came meanwhile.
-	quiet := func() (requests int, ends time.Time, is bool) {
-		requests = s.slack.Requests()
-		ends = time.UnixMicro(int64(client.ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()))
-		return requests, ends, ends.After(time.Now()) && s.slack.Requests() == requests
-	}
-	first, begun, is := 0, time.Time{}, false
-	s.eventually("a pause is on", func() bool {
-		_, begun, is = quiet()
-		return is
-	})
-	from := begun
-	s.eventually("whatever was in flight when the pause began has been answered", func() bool {
-		first, from, is = quiet()
-		return is && from.Sub(begun) >= 2*time.Second
-	})
-	last, to := first, from
-	s.eventually("three probes more have been refused", func() bool {
-		last, to, is = quiet()
-		return is && to.Sub(from) >= 3*time.Second
-	})
-	if n := last - first; n > int(to.Sub(from)/time.Second) {
-		t.Errorf("%d requests in %s of pauses of a second, expected one for each", n, to.Sub(from))
-	}
-	s.slack.Respond(nil)
-	s.settled(60)
-	s.expectEachPostedOnce(60)
+	s.expectNothingLeft()
 }
 
 // No attempt is made during a long pause, so no attempt would log it.
@@ -211,38 +94,20 @@ func TestLongPauseIsLoggedRepeatedly(t *testing.T) {
 	})
 }
 
-func TestRateLimitWithoutTimeBacksOff(t *testing.T) {
-	s := newFixture(t)
-	s.started()
-	s.slack.Respond(devstack.Next(devstack.Response{Status: 429}, devstack.Response{Status: 429}))
-	began := time.Now()
-	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-	s.expectLine("e1", line{"attempts": 3.0})
-	if took := time.Since(began); took < 2*consume.FirstBackoff()*7/10 {
-		t.Errorf("sent after %s, expected two backoffs, the first of %s give or take 30 %%",
-			took, consume.FirstBackoff())
-	}
-}
-
 // A 429 proves that the post failed. It pauses the channel for other replicas, even if the worker is
 // stopping and Slack named no time.
 func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
-	for name, header := range map[string]string{"no header": "", "not a time": "soon"} {
-		t.Run(name, func(t *testing.T) {
-			s := newFixture(t)
-			first := s.started(func(c *setup) { c.shutdown = 4 * time.Second })
-			// A post begins at most two seconds after the stop.
-			limited := devstack.Response{Status: 429, RetryAfter: header, Delay: 3 * time.Second}
-			s.slack.Respond(devstack.Always(limited))
-			s.publish("errors", "hello", "Nats-Msg-Id", "e1")
-			s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
-			kit.Check(t, first.stop())
-			ends := s.redis.Client(t).ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()
-			if n := s.slack.Requests(); n != 1 || ends == 0 {
-				t.Errorf("%d posts, and the channel's pause ends at %f; expected one, and that it has paused the channel",
-					n, ends)
-			}
-		})
+	s := newFixture(t)
+	first := s.started(func(c *setup) { c.shutdown = 4 * time.Second })
+	// A post begins at most two seconds after the stop.
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 429, Delay: 3 * time.Second}))
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.eventually("the post is under way", func() bool { return s.slack.Requests() == 1 })
+	kit.Check(t, first.stop())
+	ends := s.redis.Client(t).ZScore(t.Context(), "{"+namespace+"}:pauses", "C0DEFAULT").Val()
+	if n := s.slack.Requests(); n != 1 || ends == 0 {
+		t.Errorf("%d posts, and the channel's pause ends at %f; expected one, and that it has paused the channel",
+			n, ends)
 	}
 }
 

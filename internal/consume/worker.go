@@ -17,11 +17,11 @@ import (
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
 	"notifier/internal/consume/post"
-	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
+	"notifier/internal/wait"
 )
 
-// Worker is one replica. Make it with New, run it once.
+// Worker is one worker of the deployment. Make it with New, run it once.
 type Worker struct {
 	settings Settings
 	log      *zap.Logger
@@ -200,7 +200,7 @@ func (w *Worker) mayFetch() bool {
 // idleCheck is the pause between two looks at waits and at the log, also while nothing arrives.
 const idleCheck = 500 * time.Millisecond
 
-// In a storm that many replicas share, each gets a few events at a time, and a small batch costs as much as a
+// In a storm that many workers share, each gets a few events at a time, and a small batch costs as much as a
 // large one. So after a batch of several events the next one waits a moment for more: for a whole batch while
 // the stream has them, else for gatherEvents. A single event waits for nothing.
 const (

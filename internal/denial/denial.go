@@ -1,7 +1,8 @@
 // Package denial ends requests that a NATS server denies.
 //
 // The server does not reply to a denied request. It sends an error on the connection, which names the
-// subject. Without a Watch, a request waits for its timeout, and nothing names the missing permission.
+// subject. Without a Watch, a request waits for its timeout, and nothing names the missing permission. A
+// denial ends all contexts of the Watch that are in use, because it names no request.
 package denial
 
 import (
@@ -23,8 +24,9 @@ type Watch struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewWatch returns a Watch of requests to the given subjects. Each matches as a prefix, unless it ends in a
-// quote ("). Without subjects the Watch concerns all operations of its connection.
+// NewWatch returns a Watch of requests to the given subjects. They match as prefixes in the server's text,
+// for Publish to "SUBJECT"; one that ends in a quote matches alone. Without subjects the Watch concerns all
+// operations of its connection.
 func NewWatch(subjects ...string) *Watch {
 	w := &Watch{subjects: subjects}
 	w.next, w.cancel = context.WithCancelCause(context.Background())
@@ -36,8 +38,8 @@ func (w *Watch) Option() nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { w.Denied(err) })
 }
 
-// Denied takes an error of the connection, for an owner with an error handler of its own. If the error denies
-// a watched operation, Denied ends the contexts in use and returns true.
+// Denied is for connections with their own error handler, which passes each error to it. It reports whether
+// the error denied a watched operation.
 func (w *Watch) Denied(err error) bool {
 	concerns := func(subject string) bool { return strings.Contains(err.Error(), `for Publish to "`+subject) }
 	if !errors.Is(err, nats.ErrPermissionViolation) {

@@ -95,17 +95,6 @@ func (n *NATS) Start() error {
 	return n.start()
 }
 
-// Authorize makes the server accept only this user, now or from its next start. It disconnects clients of any
-// other user.
-func (n *NATS) Authorize(user, password string) error {
-	n.options.Username, n.options.Password = user, password
-	if !n.server.Running() {
-		return nil
-	}
-	options := n.options
-	return n.server.ReloadOptions(&options)
-}
-
 // Close stops the server and removes its temporary folder.
 func (n *NATS) Close() error {
 	n.Stop()

@@ -163,7 +163,7 @@ func (s *Slack) SetFaults(f Faults) error {
 			return &Response{Code: "invalid_token"}
 		case f.Revoked:
 			return &Response{Code: "token_revoked"}
-		case !r.Post():
+		case !r.IsPost():
 			return nil
 		case f.Channel != "" && channelID(f.Channel) != channelID(r.Message.Channel):
 			return &Response{Delay: delay}

@@ -19,23 +19,23 @@ type Request struct {
 	Message Message // the arguments; of a post the message, without its number and time
 }
 
-// Post reports whether the request posts a message.
-func (r Request) Post() bool { return r.Method == methodPost || r.Method == methodWebhook }
+// IsPost reports whether the request posts a message.
+func (r Request) IsPost() bool { return r.Method == methodPost || r.Method == methodWebhook }
 
-// History reports whether the request reads a channel or a thread.
-func (r Request) History() bool { return strings.HasPrefix(r.Method, "conversations.") }
+// IsHistory reports whether the request reads a channel or a thread.
+func (r Request) IsHistory() bool { return strings.HasPrefix(r.Method, "conversations.") }
 
 // Response replaces the response to one request. If it has no Status, RetryAfter, Code, Body, Hang or Reset,
 // the fake responds as it does without a hook, after Delay and with Header and PageSize.
 //
-// A Response of its own does not accept the message, unless Accept is set: a real service may store a message
-// before it fails.
+// A Response with one of these fields does not store the message unless Accept is set: a real service may
+// store a message before it fails.
 type Response struct {
 	Status     int    // HTTP status; if 0, 200 or the status that Slack's webhooks use for Code
 	RetryAfter string // the Retry-After header, unchanged; alone it makes the status 429
 	Code       string // Slack's error code: {"ok":false,"error":Code}, from a webhook as plain text
 	Body       string // the body, unchanged, instead of one made from Code
-	Accept     bool   // the message is accepted, whatever the response
+	Accept     bool   // stores the message, unless Slack itself would reject it (unknown channel, ...)
 	Hang       bool   // no response until the client disconnects or the Slack is closed
 	Reset      bool   // the connection is reset instead of a response
 
@@ -54,16 +54,16 @@ func (s *Slack) Respond(h Hook) {
 }
 
 // Always returns a Hook that responds to every post with r.
-func Always(r Response) Hook { return always(Request.Post, r) }
+func Always(r Response) Hook { return always(Request.IsPost, r) }
 
 // AlwaysHistory returns a Hook that responds to every request for the history with r.
-func AlwaysHistory(r Response) Hook { return always(Request.History, r) }
+func AlwaysHistory(r Response) Hook { return always(Request.IsHistory, r) }
 
 // Next returns a Hook that responds to the next posts, with one response each.
-func Next(responses ...Response) Hook { return next(Request.Post, responses) }
+func Next(responses ...Response) Hook { return next(Request.IsPost, responses) }
 
 // NextHistory returns a Hook that responds to the next requests for the history, with one response each.
-func NextHistory(responses ...Response) Hook { return next(Request.History, responses) }
+func NextHistory(responses ...Response) Hook { return next(Request.IsHistory, responses) }
 
 // First returns a Hook that calls hooks in order until one responds.
 func First(hooks ...Hook) Hook {
@@ -100,17 +100,17 @@ func next(concerns func(Request) bool, responses []Response) Hook {
 	}
 }
 
-// replies reports whether r has a reply of its own.
-func (r *Response) replies() bool {
+// setsReply reports whether r replaces the status or the body.
+func (r *Response) setsReply() bool {
 	return r.Status != 0 || r.Code != "" || r.Body != "" || r.RetryAfter != ""
 }
 
-// decide counts a request and returns its Response, which is never nil.
-func (s *Slack) decide(r Request) *Response {
+// countAndAskHook counts a request and returns the hook's Response to it, which is never nil.
+func (s *Slack) countAndAskHook(r Request) *Response {
 	switch {
-	case r.Post():
+	case r.IsPost():
 		s.count(&s.counts.Requests)
-	case r.History():
+	case r.IsHistory():
 		s.count(&s.counts.History)
 	}
 	s.mu.Lock()
@@ -134,15 +134,16 @@ type reply struct {
 
 // respond responds to a request. code is Slack's own error for it, or "". write writes Slack's response.
 func (s *Slack) respond(w http.ResponseWriter, r *http.Request, req Request, code string, write func(reply)) {
-	response := s.decide(req)
+	response := s.countAndAskHook(req)
 	if response.Delay > 0 && !s.pause(r, response.Delay) {
 		cut(w)
 		return
 	}
-	message, usual := req.Message, !response.replies() && !response.Hang && !response.Reset
-	if req.Post() {
-		if usual && code == "" {
+	message, usual := req.Message, !response.setsReply() && !response.Hang && !response.Reset
+	if req.IsPost() {
+		if usual && !response.Accept && code == "" {
 			if limited := s.overLimit(message.Channel); limited != nil {
+				limited.Header = response.Header
 				response, usual = limited, false
 			}
 		}
@@ -165,7 +166,7 @@ func (s *Slack) respond(w http.ResponseWriter, r *http.Request, req Request, cod
 			w.Header().Set(name, value)
 		}
 	}
-	if !response.replies() {
+	if !response.setsReply() {
 		write(reply{response, http.StatusOK, code, message})
 		return
 	}

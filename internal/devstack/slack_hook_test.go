@@ -111,14 +111,10 @@ func TestResponses(t *testing.T) {
 		accepted bool
 	}{
 		{Response{}, posted, true},
-		{Response{Delay: time.Millisecond}, posted, true},
 		{Response{Status: 503}, "503 Service Unavailable", false},
 		{Response{Status: 500, Accept: true}, "500 Internal Server Error", true},
 		{Response{Code: "is_archived"}, archived, false},
-		{Response{Status: 503, Code: "service_unavailable"}, `503 {"error":"service_unavailable","ok":false}`, false},
 		{Response{RetryAfter: "7"}, "429 after 7" + limited, false},
-		{Response{Status: 429}, "429" + limited, false},
-		{Response{Status: 200, Code: "rate_limited", RetryAfter: "9"}, `200 after 9 {"error":"rate_limited","ok":false}`, false},
 		{Response{Body: "<html>"}, "200 <html>", false},
 		{Response{Reset: true}, "reset", false},
 		{Response{Accept: true, Reset: true}, "reset", true},
@@ -131,12 +127,12 @@ func TestResponses(t *testing.T) {
 		}
 		f.expect(f.post, "C1", posted) // Next is used up
 	}
-	if got := f.status().Refused; got != 8 {
-		t.Errorf("%d refused, want 8", got)
+	if got := f.status().Refused; got != 5 {
+		t.Errorf("%d refused, want 5", got)
 	}
 	f.Respond(Next(Response{Hang: true}))
 	go f.post("C1")
-	kit.Eventually(t, "it hangs", func() bool { return f.status().Refused == 9 })
+	kit.Eventually(t, "it hangs", func() bool { return f.status().Refused == 6 })
 	// Close, at the end of the test, ends the request.
 }
 
@@ -192,27 +188,4 @@ func TestLimitOfEachChannel(t *testing.T) {
 	}
 	f.SetLimit(nil, 0)
 	f.expect(f.post, id, posted)
-}
-
-// Without a pause of its own a 429 says when the window has room.
-func TestLimitRolls(t *testing.T) {
-	f := startFake(t)
-	for _, limit := range []string{"2/10s+3/1m", "3/1m+2/10s"} {
-		f.setLimit(limit, 0)
-		f.expect(f.post, "C1", posted)
-		f.pass(4 * time.Second)
-		f.expect(f.post, "C1", posted)
-		f.pass(5500 * time.Millisecond) // 9.5 s and 5.5 s old
-		f.expect(f.post, "C1", "429 after 1"+limited)
-		f.pass(time.Second) // 10.5 s and 6.5 s
-		f.expect(f.post, "C1", posted, "429 after 50"+limited)
-		f.pass(50 * time.Second) // the first is 60.5 s old
-		f.expect(f.post, "C1", posted, "429 after 4"+limited)
-	}
-	f.setLimit("1/10s", 3*time.Second) // the pause ends before there is room
-	f.expect(f.post, "C1", posted, "429 after 3"+limited)
-	f.pass(3 * time.Second)
-	f.expect(f.post, "C1", "429 after 3"+limited)
-	f.pass(7 * time.Second)
-	f.expect(f.post, "C1", posted)
 }

@@ -64,9 +64,9 @@ func (d *decoding) readCloudEvent(o *object) *Rejection {
 		if !utf8.Valid(decoded) {
 			return malformed("data_base64 is not valid UTF-8 once decoded")
 		}
-		return d.readEncoded("data_base64.", decoded, mediaType(contentType))
+		return d.readTyped("data_base64.", decoded, parseMediaType(contentType))
 	case !hasData:
-		return d.readText("")
+		return nothingToShow()
 	}
 	return d.readData("data.", data)
 }
@@ -76,7 +76,7 @@ func (d *decoding) readData(path string, data []byte) *Rejection {
 	name := cmp.Or(strings.TrimSuffix(path, "."), "payload")
 	switch is := jsonType(data); is {
 	case jsonNull:
-		return d.readText("")
+		return nothingToShow()
 	case jsonString:
 		text, err := unquote(data)
 		if err != nil {
@@ -94,15 +94,16 @@ func (d *decoding) readData(path string, data []byte) *Rejection {
 	}
 }
 
-// readEncoded reads the data of a CloudEvent that is bytes of a declared type.
-func (d *decoding) readEncoded(path string, data []byte, contentType string) *Rejection {
-	if contentType != "application/json" && contentType != "text/json" && !strings.HasSuffix(contentType, "+json") {
-		return d.readBody(path, data, contentType)
+// readTyped reads the data of a CloudEvent as its declared media type says: JSON as JSON, anything else as a
+// payload that is no CloudEvent.
+func (d *decoding) readTyped(path string, data []byte, mediaType string) *Rejection {
+	if mediaType != "application/json" && mediaType != "text/json" && !strings.HasSuffix(mediaType, "+json") {
+		return d.readBody(path, data, mediaType)
 	}
 	data = bytes.TrimSpace(data)
 	switch {
 	case len(data) == 0:
-		return d.readText("")
+		return nothingToShow()
 	case !json.Valid(data):
 		return broken(path, data)
 	}
@@ -112,7 +113,7 @@ func (d *decoding) readEncoded(path string, data []byte, contentType string) *Re
 // readBinary reads a CloudEvent with its attributes in headers and its data in the payload.
 func (d *decoding) readBinary(header map[string][]string, data []byte, contentType string) *Rejection {
 	attribute := func(name string) (string, *Rejection) {
-		value, _ := headerValue(header, "ce-"+name)
+		value, _ := HeaderValue(header, "ce-"+name)
 		decoded := decodeHeaderValue(value)
 		if !utf8.ValidString(decoded) {
 			return "", malformed("ce-%s is not valid UTF-8 once decoded", name)
@@ -129,17 +130,17 @@ func (d *decoding) readBinary(header map[string][]string, data []byte, contentTy
 		return rejection
 	}
 	if declared != "" {
-		contentType = mediaType(declared)
+		contentType = parseMediaType(declared)
 	}
-	return d.readEncoded("", data, contentType)
+	return d.readTyped("", data, contentType)
 }
 
 // setAttributes sets id and time from a CloudEvent's attributes, and checks that it has every attribute that
 // the specification requires. The id comes first, so that a Rejection for any of the others is logged with
 // it.
 //
-// A CloudEvent is identified by its source and its id together. That holds as well when a header repeats the
-// id, as it does in a replayed dead letter; an id that only a header has stands alone.
+// Source and id together identify a CloudEvent, even if a header repeats the id, as in a replayed dead
+// letter. If a header has another id, that id alone identifies the event.
 func (d *decoding) setAttributes(attribute func(name string) (string, *Rejection)) *Rejection {
 	d.inCloudEvent = true
 	var id string
@@ -176,10 +177,10 @@ func supportedVersion(v string) bool {
 	return ok && minor != "" && strings.Trim(minor, "0123456789") == ""
 }
 
-// headerValue returns the first value of the header with this name, ignoring case, because NATS keeps the
+// HeaderValue returns the first value of the header with this name, ignoring case, because NATS keeps the
 // publisher's spelling. Of several spellings the first in byte order counts, so that every delivery gives the
 // same value.
-func headerValue(header map[string][]string, name string) (string, bool) {
+func HeaderValue(header map[string][]string, name string) (string, bool) {
 	found, spelling := "", ""
 	for key, values := range header {
 		if len(key) == len(name) && strings.EqualFold(key, name) && len(values) > 0 &&
@@ -190,8 +191,8 @@ func headerValue(header map[string][]string, name string) (string, bool) {
 	return found, spelling != ""
 }
 
-// mediaType returns a Content-Type without its parameters, in lower case.
-func mediaType(contentType string) string {
+// parseMediaType returns a Content-Type without its parameters, in lower case.
+func parseMediaType(contentType string) string {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }

@@ -2,17 +2,11 @@ package event_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
-	cloudevents "github.com/cloudevents/sdk-go/v2/event"
-	"github.com/google/go-cmp/cmp"
-
 	"notifier/internal/event"
 	"notifier/internal/outcome"
-	"notifier/test/kit"
 )
 
 const neither = "event has nothing to show, expected text, blocks or attachments"
@@ -52,15 +46,10 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"time":                       {structured(`,"time":"2026-11-20T12:00:00Z","data":"x"`), plain("x", fromDB("c-1"), at(noon))},
 		"data's id and time":         {structured(`,"time":"2026-11-20T12:00:00Z","data":{"id":"d-1","time":"2020-01-01T00:00:00Z","text":"x"}`), plain("x", fromDB("c-1"), at(noon))},
 		"the attribute text is none": {structured(`,"text":"y","cost":7,"data":{"text":"x"}`), plain("x", fromDB("c-1"))},
-		"not a CloudEvent inside":    {structured(`,"data":{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
 		"base64 object":              {structured(`,"data_base64":"` + base64Of(`{"text":"x","cost":2}`) + `","datacontenttype":"application/json"`), plain("x", fromDB("c-1"), withCost(2))},
-		"base64 JSON string":         {structured(`,"data_base64":"` + base64Of(`"x"`) + `","datacontenttype":"application/json"`), plain("x", fromDB("c-1"))},
-		"base64 declared plain":      {structured(`,"data_base64":"` + base64Of(`{"text":"x"}`) + `","datacontenttype":"text/plain;charset=utf-8"`), plain(`{"text":"x"}`, fromDB("c-1"))},
 		"declared":                   {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType), plain("x", fromDB("c-1"))},
 		"declared as in the binding": {withHeader(structured(`,"data":"x"`), "content-type", "Application/CloudEvents; charset=UTF-8"), plain("x", fromDB("c-1"))},
-		"declared, and headers too":  {withHeader(structured(`,"data":"x"`), "Content-Type", structuredType, "ce-specversion", "1.0", "ce-id", "h"), plain("x", fromDB("c-1"))},
 		"later minor version":        {message(`{"specversion":"1.12","id":"c-1","source":"/db","type":"t","data":"x"}`), plain("x", fromDB("c-1"))},
-		"declared plain, so text":    {withHeader(message(`{"specversion":"1.0"}`), "Content-Type", "text/plain"), plain(`{"specversion":"1.0"}`)},
 	}.run(t)
 	const version = "CloudEvent has an unsupported specversion, expected 1.0 or a later 1.x"
 	table := rejected{
@@ -69,11 +58,9 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"another format":       {message: withHeader(message(`<event/>`), "Content-Type", "application/cloudevents+xml"), detail: "payload is a CloudEvent in a format other than JSON, expected application/cloudevents+json"},
 		"declared, no version": {message: withHeader(message(`{"id":"c-1","source":"/s","type":"t","data":"x"}`), "Content-Type", structuredType), detail: "CloudEvent has no specversion, expected a string that is not empty", id: "c-1"},
 		"no id":                {message: message(`{"specversion":"1.0","source":"/s","type":"t","data":{"id":"d-1","text":"x"}}`), detail: "CloudEvent has no id, expected a string that is not empty"},
-		"no source":            {message: message(`{"specversion":"1.0","id":"c-1","type":"t","data":"x"}`), detail: "CloudEvent has no source, expected a string that is not empty", id: "c-1"},
 		"no type":              {message: message(`{"specversion":"1.0","id":"c-1","source":"/s","data":"x"}`), detail: "CloudEvent has no type, expected a string that is not empty", id: "c-1"},
 		"no data":              {message: structured(``), detail: neither, id: "c-1"},
 		"data: array":          {message: structured(`,"data":["x"]`), detail: "data is an array, expected an object or a string", id: "c-1"},
-		"data: number":         {message: structured(`,"data":5`), detail: "data is a number, expected an object or a string", id: "c-1"},
 		"field of data":        {message: structured(`,"data":{"text":5}`), detail: "data.text is a number, expected a string", id: "c-1"},
 		"channel of data":      {message: structured(`,"data":{"text":"x","channel":"C9"}`), reason: outcome.Unroutable, detail: `data.channel "C9" is in neither SLACK_CHANNEL nor SLACK_ROUTES`, id: "c-1"},
 		"both data":            {message: structured(`,"data":"x","data_base64":"eA=="`), detail: "CloudEvent has both data and data_base64, expected one of them", id: "c-1"},
@@ -82,7 +69,7 @@ func TestDecodeStructuredCloudEvent(t *testing.T) {
 		"base64: UTF-8":        {message: structured(`,"data_base64":"` + base64Of("\xff") + `"`), detail: "data_base64 is not valid UTF-8 once decoded", id: "c-1"},
 		"base64: broken JSON":  {message: structured(`,"data_base64":"` + base64Of("{x") + `"`), detail: "data_base64 is broken JSON, or nested too deeply, at byte 2", id: "c-1"},
 	}
-	for _, v := range []string{"0.3", "2.0", "1", "1.", "1.x", "10.0"} {
+	for _, v := range []string{"0.3", "1", "1.", "1.x"} {
 		table["version "+v] = rejected{"": {message: message(`{"specversion":"` + v + `","id":"c-1","source":"/s","type":"t","data":"x"}`), detail: version, id: "c-1"}}[""]
 	}
 	table.run(t)
@@ -95,24 +82,15 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"object":                     {binary(`{"text":"x","cost":2}`), plain("x", fromDB("c-1"), withCost(2))},
 		"names in any case":          {withHeader(message("x"), "CE-SpecVersion", "1.0", "Ce-Id", "c-1", "cE-sOURCE", "/s", "CE-TYPE", "t", "Ce-Time", "2026-11-20T12:00:00Z"), plain("x", fromSource("c-1", "/s"), at(noon))},
 		"time":                       {binary("x", "ce-time", "2026-11-20T13:00:00+01:00"), plain("x", fromDB("c-1"), at(noon))},
-		"encoded time":               {binary("x", "ce-time", "2026-11-20T13%3A00%3A00%2B01:00"), plain("x", fromDB("c-1"), at(noon))},
-		"no CloudEvent in it":        {binary(`{"specversion":"9","text":"x"}`), plain("x", fromDB("c-1"))},
-		"declared plain":             {binary(`{"text":"x"}`, "ce-datacontenttype", "text/plain"), plain(`{"text":"x"}`, fromDB("c-1"))},
 		"the binding's declaration":  {binary(`{"text":"x"}`, "ce-datacontenttype", "application/json", "Content-Type", "text/plain"), plain("x", fromDB("c-1"))},
 		"percent-encoded id":         {binary("x", "ce-id", "Euro%20%E2%82%AC%20%f0%9F%98%80"), plain("x", fromDB("Euro € 😀"))},
-		"decoded once":               {binary("x", "ce-id", "100%2525"), plain("x", fromDB("100%25"))},
 		"percent that encodes none":  {binary("x", "ce-id", "5% of%zz%4"), plain("x", fromDB("5% of%zz%4"))},
 		"quoted":                     {binary("x", "ce-id", `"a \"b\" \\ c%20d"`), plain("x", fromDB(`a "b" \ c d`))},
-		"one quote":                  {binary("x", "ce-id", `"`), plain("x", fromDB(`"`))},
 		"space around":               {binary("x", "ce-id", " c-1\t"), plain("x", fromDB("c-1"))},
-		"plus is a plus":             {binary("x", "ce-id", "a+b"), plain("x", fromDB("a+b"))},
 		"without ce-specversion":     {binary("x", "ce-specversion", ""), plain("x")},
-		"header's id before ce-id":   {binary("x", "Nats-Msg-Id", "h-1"), plain("x", withID("h-1"), causedBy("/db"))},
 		"as it is replayed":          {binary("x", "Notifier-Event-Id", "c-1", "Nats-Msg-Id", "replay.7"), plain("x", fromDB("c-1"))},
 		"JSON string":                {binary(`"disk full"`, "ce-datacontenttype", "application/json"), plain("disk full", fromDB("c-1"))},
 		"JSON object, declared":      {binary(` {"text":"x","cost":2} `, "Content-Type", "application/vnd.disk+json"), plain("x", fromDB("c-1"), withCost(2))},
-		"JSON string, text/json":     {binary(`"disk full"`, "Content-Type", "text/json"), plain("disk full", fromDB("c-1"))},
-		"JSON string, +json":         {binary(`"disk full"`, "Content-Type", "application/vnd.disk+json"), plain("disk full", fromDB("c-1"))},
 		"JSON string, undeclared":    {binary(`"disk full"`), plain(`"disk full"`, fromDB("c-1"))},
 		"two spellings, first bytes": {binary("x", "Ce-Id", "c-2", "cE-Id", "c-3"), plain("x", fromDB("c-2"))},
 	}.run(t)
@@ -120,75 +98,10 @@ func TestDecodeBinaryCloudEvent(t *testing.T) {
 		"blank version":       {message: binary("x", "ce-specversion", " "), detail: "CloudEvent has no specversion, expected a string that is not empty", id: "c-1"},
 		"no id":               {message: binary(`{"id":"d-1","text":"x"}`, "ce-id", ""), detail: "CloudEvent has no id, expected a string that is not empty"},
 		"overlong encoding":   {message: binary("x", "ce-id", "%C0%A0"), detail: "ce-id is not valid UTF-8 once decoded"},
-		"control in the id":   {message: binary("x", "ce-id", "a%0Ab"), detail: "id has a control character, expected none"},
 		"JSON array":          {message: binary(`[1]`, "Content-Type", "application/json"), detail: "payload is an array, expected an object or a string", id: "c-1"},
-		"JSON number":         {message: binary(` 1`, "Content-Type", "application/json; charset=utf-8"), detail: "payload is a number, expected an object or a string", id: "c-1"},
 		"JSON null":           {message: binary(`null`, "Content-Type", "application/json"), detail: neither, id: "c-1"},
 		"no JSON":             {message: binary(" \n", "Content-Type", "application/json"), detail: neither, id: "c-1"},
 		"broken JSON":         {message: binary(`disk full`, "Content-Type", "application/json"), detail: "payload is broken JSON, or nested too deeply, at byte 1", id: "c-1"},
-		"more than one value": {message: binary(`"a" "b"`, "Content-Type", "application/json"), detail: "payload continues after its JSON value, which ends at byte 3", id: "c-1"},
 		"bad type of content": {message: binary("x", "ce-datacontenttype", "%FF"), detail: "ce-datacontenttype is not valid UTF-8 once decoded", id: "c-1"},
 	}.run(t)
-}
-
-// Decode reads every encoding that the CloudEvents SDK writes.
-func TestDecodeWhatTheCloudEventsSDKWrites(t *testing.T) {
-	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	object := map[string]any{"text": "disk full & <hot>", "cost": 3, "blocks": []any{map[string]any{"type": "divider"}}}
-	for name, tc := range map[string]struct {
-		contentType string
-		data        any
-		want        event.Event
-	}{
-		"object":        {cloudevents.ApplicationJSON, object, plain("disk full & <hot>", withCost(3), withBlocks(`[{"type":"divider"}]`))},
-		"JSON string":   {cloudevents.ApplicationJSON, "disk full & <hot>", plain("disk full & <hot>")},
-		"text":          {cloudevents.TextPlain, "disk full & <hot>", plain("disk full & <hot>")},
-		"bytes, base64": {cloudevents.TextPlain, []byte("disk full & <hot>"), plain("disk full & <hot>")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ce := cloudevents.New()
-			ce.SetID("c-1")
-			ce.SetSource("https://example.com/db")
-			ce.SetType("com.example.disk")
-			ce.SetTime(noon)
-			ce.SetExtension("traceparent", "00-ab-cd-01")
-			kit.Check(t, ce.SetData(tc.contentType, tc.data))
-			kit.Check(t, ce.Validate())
-			payload, err := json.Marshal(ce)
-			kit.Check(t, err)
-			got, rejection := event.Decode(message(string(payload)), rules(t))
-			if rejection != nil {
-				t.Fatalf("%s: %v", payload, rejection)
-			}
-			want := tc.want
-			want.ID, want.IDSource, want.Source, want.Time = "c-1", "https://example.com/db", "https://example.com/db", noon
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s\nevent (-want +got):\n%s", payload, diff)
-			}
-		})
-	}
-}
-
-func ExampleDecode() {
-	pattern, err := event.ParsePattern("notify.>")
-	if err != nil {
-		panic(err)
-	}
-	rules := event.Rules{Pattern: pattern, MaxBytes: 65536}
-	e, _ := event.Decode(event.Message{
-		Subject:    "notify.errors.db",
-		Data:       []byte(`{"text": "disk full", "id": "disk-1"}`),
-		FallbackID: "NOTIFY-17",
-	}, rules)
-	fmt.Println(e.Category, e.ID, e.Text)
-
-	_, rejection := event.Decode(event.Message{
-		Subject:    "notify.errors.db",
-		Data:       []byte(`{"text": 5}`),
-		FallbackID: "NOTIFY-18",
-	}, rules)
-	fmt.Println(rejection)
-	// Output:
-	// errors.db disk-1 disk full
-	// malformed: text is a number, expected a string
 }

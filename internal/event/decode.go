@@ -100,14 +100,14 @@ func (d *decoding) readPayload(m Message) *Rejection {
 	data := withoutMark(m.Data)
 	contentType := ""
 	if len(m.Header) > 0 {
-		value, _ := headerValue(m.Header, "content-type")
-		contentType = mediaType(value)
+		value, _ := HeaderValue(m.Header, "content-type")
+		contentType = parseMediaType(value)
 		if isStructured, rejection := structuredCloudEvent(contentType); rejection != nil {
 			return rejection
 		} else if isStructured {
 			return d.readStructured(data)
 		}
-		if _, ok := headerValue(m.Header, "ce-specversion"); ok {
+		if _, ok := HeaderValue(m.Header, "ce-specversion"); ok {
 			return d.readBinary(m.Header, data, contentType)
 		}
 	}
@@ -136,9 +136,13 @@ func (d *decoding) readBody(path string, data []byte, contentType string) *Rejec
 	return d.readObject(&o)
 }
 
+func nothingToShow() *Rejection {
+	return malformed("event has nothing to show, expected text, blocks or attachments")
+}
+
 func (d *decoding) readText(text string) *Rejection {
 	if blank(text) {
-		return malformed("event has nothing to show, expected text, blocks or attachments")
+		return nothingToShow()
 	}
 	d.Text = text
 	return nil

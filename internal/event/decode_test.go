@@ -127,13 +127,10 @@ func (table rejected) run(t *testing.T) {
 
 func TestDecodeText(t *testing.T) {
 	accepted{
-		"text":                         {message("disk full on db-1"), plain("disk full on db-1")},
-		"kept as written":              {message("  disk\n full\t\n"), plain("  disk\n full\t\n")},
-		"brace later on":               {message(`x {"text":"y"}`), plain(`x {"text":"y"}`)},
-		"declared plain":               {withHeader(message(`{"text":"y"}`), "Content-Type", "text/plain"), plain(`{"text":"y"}`)},
-		"declared plain, other case":   {withHeader(message(`{`), "CONTENT-type", "Text/Plain; charset=utf-8"), plain(`{`)},
-		"byte-order mark":              {message("\uFEFFdisk full"), plain("disk full")},
-		"other headers are no concern": {withHeader(message("x"), "Traceparent", "00-ab-cd-01", "X", ""), plain("x")},
+		"text":            {message("disk full on db-1"), plain("disk full on db-1")},
+		"kept as written": {message("  disk\n full\t\n"), plain("  disk\n full\t\n")},
+		"declared plain":  {withHeader(message(`{"text":"y"}`), "Content-Type", "text/plain"), plain(`{"text":"y"}`)},
+		"byte-order mark": {message("\uFEFFdisk full"), plain("disk full")},
 	}.run(t)
 	const empty = "payload is empty, expected text or a JSON object"
 	rejected{
@@ -150,22 +147,16 @@ func TestDecodeID(t *testing.T) {
 		"payload":                     {message(`{"id":"p-1","text":"x"}`), plain("x", withID("p-1"))},
 		"payload when header empty":   {withHeader(message(`{"id":"p-1","text":"x"}`), "Nats-Msg-Id", ""), plain("x", withID("p-1"))},
 		"header of another case":      {withHeader(message("x"), "nats-msg-id", "h-1"), plain("x")},
-		"longest payload id":          {message(`{"id":"` + long + `","text":"x"}`), plain("x", withID(long))},
-		"header that has no values":   {event.Message{Subject: subject, Data: []byte("x"), FallbackID: fallback, Published: published(), Header: map[string][]string{"Nats-Msg-Id": nil, "Content-Type": {}}}, plain("x")},
-		"id header":                   {withHeader(message("x"), outcome.HeaderEventID, "e-1"), plain("x", withID("e-1"))},
 		"id header before the other":  {withHeader(message("x"), "Nats-Msg-Id", "h-1", outcome.HeaderEventID, "e-1"), plain("x", withID("e-1"))},
-		"id header that is empty":     {withHeader(message("x"), "Nats-Msg-Id", "h-1", outcome.HeaderEventID, ""), plain("x", withID("h-1"))},
 		"id header of another case":   {withHeader(message("x"), "notifier-event-id", "e-1", "Notifier-event-id", "e-2"), plain("x")},
 		"longest id header":           {withHeader(message("x"), outcome.HeaderEventID, long), plain("x", withID(long))},
 		"header before CloudEvent id": {withHeader(message("x"), "Nats-Msg-Id", "h-1", "ce-specversion", "1.0", "ce-id", "c-1", "ce-source", "/s", "ce-type", "t"), plain("x", withID("h-1"), causedBy("/s"))},
 	}.run(t)
 	rejected{
 		"payload id too long":      {message: message(`{"id":"` + long + `i","text":"x"}`), detail: "id has 257 bytes, expected at most 256"},
-		"payload id is a number":   {message: message(`{"id":7,"text":"x"}`), detail: "id is a number, expected a string"},
 		"control character":        {message: message(`{"id":"a\u001b[2J","text":"x"}`), detail: "id has a control character, expected none"},
 		"header id too long":       {message: withHeader(message("x"), "Nats-Msg-Id", long+"i"), detail: "Nats-Msg-Id has 257 bytes, expected at most 256"},
 		"id header invalid":        {message: withHeader(message("x"), outcome.HeaderEventID, "a\xff"), detail: "Notifier-Event-Id is not valid UTF-8"},
-		"id header control":        {message: withHeader(message("x"), outcome.HeaderEventID, "a\x1b[2J"), detail: "Notifier-Event-Id has a control character, expected none"},
 		"bad id beside the header": {message: withHeader(message("x"), outcome.HeaderEventID, "e-1", "Nats-Msg-Id", "a\tb"), detail: "Nats-Msg-Id has a control character, expected none", id: "e-1"},
 		"id known when the rest is wrong": {
 			message: message(`{"text":5,"id":"p-1"}`), detail: "text is a number, expected a string", id: "p-1",
@@ -204,14 +195,10 @@ func TestDecodeCategory(t *testing.T) {
 	for _, tc := range []struct{ subject, category, detail string }{
 		{"notify.errors.db", "errors.db", ""},
 		{"notify." + long, long, ""},
-		{"notify." + strings.Repeat("ä", 64), strings.Repeat("ä", 64), ""},
 		{"notify." + long + "c", "", "category has 129 bytes, expected at most 128"},
-		{"notify." + strings.Repeat("ä", 65), "", "category has 130 bytes, expected at most 128"},
 		{"notify.a\xff", "", "category is not valid UTF-8"},
 		{"notify.a\x1b[2J", "", "category has a control character, expected none"},
 		{"notify", "", "subject does not match notify.>, expected one that does"},
-		{"other.errors", "", "subject does not match notify.>, expected one that does"},
-		{"notify.a..b", "", "subject does not match notify.>, expected one that does"},
 	} {
 		// The payload is broken too: a wrong category is reported first, a good one is kept.
 		m := withHeader(message("\xff"), "Nats-Msg-Id", "h-1")
@@ -251,23 +238,14 @@ func TestDecodeSharesNoMemoryWithTheMessage(t *testing.T) {
 	}
 }
 
-func TestDecodeTextAllocatesOnce(t *testing.T) {
-	m, r := message(strings.Repeat("x", 100)), rules(t)
-	if n := testing.AllocsPerRun(100, func() { event.Decode(m, r) }); n > 1 {
-		t.Errorf("Decode of a text allocates %v times, want 1", n)
-	}
-}
-
 func TestDetailNeverQuotesThePayload(t *testing.T) {
 	const secret = "hunter2"
 	for _, payload := range []string{
 		`{"text":` + secret, `{"text":"x"}` + secret, `{"text":["` + secret + `"]}`, `{"text":"x","time":"` + secret + `"}`,
-		`{"text":"x","thread_ts":"` + secret + `"}`, `{"text":"x","cost":"` + secret + `"}`, `{"text":"x","` + secret + `":}`,
-		`{"blocks":["` + secret + `"]}`, `{"blocks":{"` + secret + `":1}}`, `{"specversion":"` + secret + `","text":"x"}`,
-		`{"specversion":"1.0","id":"1","source":"s","type":"t","data":["` + secret + `"]}`,
+		`{"text":"x","thread_ts":"` + secret + `"}`, `{"text":"x","` + secret + `":}`, `{"blocks":["` + secret + `"]}`,
+		`{"specversion":"` + secret + `","text":"x"}`,
 		`{"specversion":"1.0","id":"1","source":"s","type":"t","data_base64":"` + secret + `!"}`,
-		`{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"text":"x","cost":"` + secret + `"}}`,
-		secret + "\xff", strings.Repeat(secret, maxBytes),
+		secret + "\xff",
 	} {
 		_, rejection := event.Decode(message(payload), rules(t))
 		if rejection == nil {

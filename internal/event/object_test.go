@@ -24,32 +24,22 @@ func nested(levels int) string { return strings.Repeat("[", levels) + strings.Re
 
 func TestDecodeJSONObject(t *testing.T) {
 	accepted{
-		"text":                     {message(`{"text":"disk full"}`), plain("disk full")},
-		"whitespace around":        {message(" \r\n\t{ \"text\" : \"x\" } \n"), plain("x")},
-		"byte-order mark":          {message("\uFEFF{\"text\":\"x\"}"), plain("x")},
 		"escapes":                  {message(`{"text":"a\n\"b\" \u00fc \ud83d\ude00"}`), plain("a\n\"b\" ü 😀")},
 		"half a surrogate pair":    {message(`{"text":"a\ud83d"}`), plain("a\uFFFD")},
 		"unknown fields":           {message(`{"text":"x","foo":[1,{"text":"y"}],"":null}`), plain("x")},
 		"names by exact case":      {message(`{"Text":"y","text":"x","TEXT":5,"Cost":"no"}`), plain("x")},
-		"escaped name":             {message(`{"te\u0078t":"x"}`), plain("x")},
-		"the last of two":          {message(`{"text":"y","text":"x"}`), plain("x")},
 		"null is the last of two":  {message(`{"text":"x","cost":3,"cost":null}`), plain("x")},
 		"nulls":                    {message(`{"text":"x","blocks":null,"id":null,"channel":null,"thread_ts":null,"cost":null,"time":null,"specversion":null}`), plain("x")},
 		"empty strings":            {message(`{"text":"x","id":"","channel":"","thread_ts":"","time":"","blocks":[]}`), plain("x")},
 		"specversion not a string": {message(`{"text":"x","specversion":2}`), plain("x")},
 		"channel":                  {message(`{"text":"x","channel":"#deploys"}`), plain("x", func(e *event.Event) { e.Channel = "#deploys" })},
 		"thread":                   {message(`{"text":"x","thread_ts":"1234567890.123456"}`), plain("x", func(e *event.Event) { e.ThreadTS = "1234567890.123456" })},
-		"highest cost":             {message(`{"text":"x","cost":20}`), plain("x", withCost(20))},
 		"attachments only":         {message(`{"attachments":[ {"text":"x"} ]}`), plain("", func(e *event.Event) { e.Attachments = json.RawMessage(`[ {"text":"x"} ]`) })},
 		"deepest blocks":           {message(`{"blocks":[{"a":` + nested(29) + `}]}`), plain("", withBlocks(`[{"a":`+nested(29)+`}]`))},
 		"more than 50 attachments": {message(`{"attachments":` + repeatBlocks(120) + `}`), plain("", func(e *event.Event) { e.Attachments = json.RawMessage(repeatBlocks(120)) })},
-		"text and format marks":    {message(`{"text":"\u200fשלום"}`), plain("\u200fשלום")},
 		"blocks only":              {message(`{"blocks":[ {"type":"divider"} ]}`), plain("", withBlocks(`[ {"type":"divider"} ]`))},
-		"blocks and blank text":    {message(`{"text":" \n","blocks":[{"type":"divider"}]}`), plain("", withBlocks(`[{"type":"divider"}]`))},
 		"most blocks":              {message(`{"blocks":` + repeatBlocks(50) + `}`), plain("", withBlocks(repeatBlocks(50)))},
 		"time":                     {message(`{"text":"x","time":"2026-11-20T05:39:01.5+01:00"}`), plain("x", at(time.Date(2026, 11, 20, 4, 39, 1, 5e8, time.UTC)))},
-		"last time":                {message(`{"text":"x","time":"9999-12-31T23:59:59Z"}`), plain("x", at(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)))},
-		"1970 in UTC":              {message(`{"text":"x","time":"1969-12-31T23:30:00-01:00"}`), plain("x", at(time.Date(1970, 1, 1, 0, 30, 0, 0, time.UTC)))},
 	}.run(t)
 }
 
@@ -63,49 +53,39 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		years = "time is not within the years 1970 to 9999 UTC"
 	)
 	table := rejected{
-		"blank text":          {message: message(`{"text":" \n\u00a0"}`), detail: neither},
-		"empty blocks":        {message: message(`{"blocks":[],"attachments":[]}`), detail: neither},
-		"nulls":               {message: message(`{"text":null,"blocks":null}`), detail: neither},
-		"last of two is null": {message: message(`{"text":"x","text":null}`), detail: neither},
+		"blank text": {message: message(`{"text":" \n\u00a0"}`), detail: neither},
+		"nulls":      {message: message(`{"text":null,"blocks":null}`), detail: neither},
 
 		"cut off":         {message: message(`{"text":"x"`), detail: "payload is broken JSON: it ends at byte 11 before its value does"},
 		"broken":          {message: message(`{"text":x}`), detail: "payload is broken JSON, or nested too deeply, at byte 9"},
 		"something after": {message: message(`{"text":"x"} y`), detail: "payload continues after its JSON value, which ends at byte 12"},
 
-		"text: number":          {message: message(`{"text":5}`), detail: "text is a number, expected a string"},
-		"text: object":          {message: message(`{"text": {"text":"x"}}`), detail: "text is an object, expected a string"},
-		"blocks: object":        {message: message(`{"text":"x","blocks":{"type":"divider"}}`), detail: "blocks is an object, expected an array"},
-		"blocks: string":        {message: message(`{"text":"x","blocks":"[]"}`), detail: "blocks is a string, expected an array"},
-		"blocks: too many":      {message: message(`{"blocks":` + repeatBlocks(51) + `}`), detail: "blocks has 51 elements, expected at most 50"},
-		"block: string":         {message: message(`{"blocks":["divider"]}`), detail: "blocks[0] is a string, expected an object"},
-		"block: null":           {message: message(`{"blocks":[{"type":"divider"}, null]}`), detail: "blocks[1] is null, expected an object"},
-		"blocks: too deep":      {message: message(`{"blocks":[{"a":` + nested(32) + `}]}`), detail: "blocks is nested in more than 32 levels"},
-		"attachments: object":   {message: message(`{"text":"x","attachments":{}}`), detail: "attachments is an object, expected an array"},
-		"attachment: number":    {message: message(`{"attachments":[{},5]}`), detail: "attachments[1] is a number, expected an object"},
-		"attachments: too deep": {message: message(`{"attachments":[{"a":` + nested(32) + `}]}`), detail: "attachments is nested in more than 32 levels"},
-		"control characters":    {message: message(`{"text":"\u0007\u202e\u200b \u2066"}`), detail: neither},
-		"channel: long":         {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 38) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
-		"channel: unsafe":       {message: message(`{"text":"x","channel":"a\u001b[2J"}`), reason: outcome.Unroutable, detail: `channel "a\x1b[2J" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
-		"channel: unlisted":     {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
-		"thread: number":        {message: message(`{"text":"x","thread_ts":1234567890.123456}`), detail: "thread_ts is a number, expected a string"},
-		"time: number":          {message: message(`{"text":"x","time":1795149541}`), detail: "time is a number, expected a string"},
+		"text: number":        {message: message(`{"text":5}`), detail: "text is a number, expected a string"},
+		"blocks: object":      {message: message(`{"text":"x","blocks":{"type":"divider"}}`), detail: "blocks is an object, expected an array"},
+		"blocks: too many":    {message: message(`{"blocks":` + repeatBlocks(51) + `}`), detail: "blocks has 51 elements, expected at most 50"},
+		"block: string":       {message: message(`{"blocks":["divider"]}`), detail: "blocks[0] is a string, expected an object"},
+		"blocks: too deep":    {message: message(`{"blocks":[{"a":` + nested(32) + `}]}`), detail: "blocks is nested in more than 32 levels"},
+		"attachments: object": {message: message(`{"text":"x","attachments":{}}`), detail: "attachments is an object, expected an array"},
+		"control characters":  {message: message(`{"text":"\u0007\u202e\u200b \u2066"}`), detail: neither},
+		"channel: long":       {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 38) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
+		"channel: unlisted":   {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 	}
-	for _, value := range []string{"1234567890", "123456789.1234567", "1234567890,123456", "123456789a.123456", "1234567890.12345 "} {
+	for _, value := range []string{"123456789.1234567", "123456789a.123456", "1234567890.12345 "} {
 		table["thread: "+value] = rejected{"": {message: message(`{"text":"x","thread_ts":"` + value + `"}`), detail: ts}}[""]
 	}
 	for value, detail := range map[string]string{
-		"0": below, "-99999999999999999999": below,
+		"0":  below,
 		"21": "cost 21" + above, "99999999999999999999": "cost 99999999999999999999" + above,
 		strings.Repeat("9", 81): "cost " + strings.Repeat("9", 77) + "…" + above,
-		"2.0":                   cost, "1e1": cost,
-		`"2"`: "cost is a string, expected an integer",
+		"1e1":                   cost,
+		`"2"`:                   "cost is a string, expected an integer",
 	} {
 		table["cost: "+value] = rejected{"": {message: message(`{"text":"x","cost":` + value + `}`), detail: detail}}[""]
 	}
 	for value, detail := range map[string]string{
-		"yesterday": rfc, "2026-11-20T04:39:01": rfc, "2026-11-20T4:39:01Z": rfc,
-		"2026-11-20T04:39:01,5Z": rfc, "2026-02-30T00:00:00Z": rfc,
-		"1969-12-31T23:59:59Z": years, "1970-01-01T00:30:00+01:00": years, "9999-12-31T23:30:00-01:00": years,
+		"yesterday": rfc, "2026-11-20T4:39:01Z": rfc,
+		"2026-11-20T04:39:01,5Z":    rfc,
+		"1970-01-01T00:30:00+01:00": years, "9999-12-31T23:30:00-01:00": years,
 	} {
 		table["time: "+value] = rejected{"": {message: message(`{"text":"x","time":"` + value + `"}`), detail: detail}}[""]
 	}

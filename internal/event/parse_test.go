@@ -10,9 +10,9 @@ import (
 // FuzzParseObject compares parsing with encoding/json.
 func FuzzParseObject(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `{"text":"x","id":"1","cost":2,"blocks":[{"type":"divider"}],"time":null}`, ` { "te\u0078t" : "a\ud83d" , "text":"b","x":[1,{"text":"y"}]} `,
-		`{"text":x}`, `{"text":"x",}`, `{"text":"x"} y`, `{"text":"x"`, `{`, `{"text":01}`, `{"text":NaN}`, `{"text":1e400}`, `{"text":-}`, `{"\ud800":1,"id":2}`,
-		"{\"text\":\"a\nb\"}", "{\"text\":\"a\u2028b\u0085\"}", `{"text":"\x41"}`, `{"text":"\u12"}`, `{'text':1}`, `{"text":tru}`, `{"a":{"text":{}}}`, "{\"a\":1}\x00",
+		`{}`, `{"text":"x","id":"1","cost":2,"blocks":[{"type":"divider"}],"time":null}`,
+		` { "te\u0078t" : "a\ud83d" , "text":"b","x":[1,{"text":"y"}]} `, `{"text":x}`, `{"text":"x"} y`, `{"text":"x"`,
+		`{"text":01}`, `{"text":1e400}`, `{"\ud800":1,"id":2}`, "{\"text\":\"a\nb\"}", `{"text":"\u12"}`, "{\"a\":1}\x00",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -39,7 +39,7 @@ func FuzzParseObject(f *testing.F) {
 
 // TestParseObjectNesting: the deepest objects and arrays that encoding/json takes.
 func TestParseObjectNesting(t *testing.T) {
-	for _, depth := range []int{9_990, 9_997, 9_998, 9_999, 10_000, 10_001, 300_000} {
+	for _, depth := range []int{9_998, 9_999, 10_000, 300_000} {
 		for open, end := range map[string]string{"[": "]", `{"a":`: "}"} {
 			data := []byte(`{"x":` + strings.Repeat(open, depth) + `"x"` + strings.Repeat(end, depth) + `,"text":"x"}`)
 			err := json.Unmarshal(data, &map[string]json.RawMessage{})

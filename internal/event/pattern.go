@@ -29,7 +29,7 @@ func ParsePattern(subject string) (Pattern, error) {
 	if !utf8.ValidString(subject) {
 		return Pattern{}, errors.New("subject is not valid UTF-8, expected a NATS subject")
 	}
-	if strings.ContainsFunc(subject, unprintable) {
+	if strings.ContainsFunc(subject, spaceOrControl) {
 		return Pattern{}, fmt.Errorf("subject %q has whitespace or a control character, expected none", subject)
 	}
 	if subject[0] == '$' {
@@ -97,30 +97,33 @@ func (p Pattern) Category(subject string) (string, bool) {
 func (p Pattern) Subject(category string) (string, error) {
 	tokens := slices.Clone(p.tokens)
 	if len(tokens) > 0 {
+		if slices.Contains(tokens[:p.category], "*") {
+			return "", fmt.Errorf("%q has a second wildcard, which a category does not fill; "+
+				"expected a whole subject", p.subject)
+		}
 		tokens[p.category] = category
 	}
 	subject := strings.Join(tokens, ".")
 	got, matches := p.Category(subject)
 	if !matches || got != category || strings.ContainsAny(subject, "*>") ||
-		strings.ContainsFunc(subject, unprintable) {
+		strings.ContainsFunc(subject, spaceOrControl) {
 		return "", fmt.Errorf(
-			"category %q gives no subject for %q; expected a category without wildcards and white space, of as many tokens as the last wildcard takes (* one, > any)",
-			category,
-			p.subject,
+			"category %q gives no subject for %q; expected a category without wildcards and whitespace, "+
+				"of as many tokens as the last wildcard takes (* one, > one or more)",
+			category, p.subject,
 		)
 	}
 	return subject, nil
 }
 
-// Gives reports whether a category that the pattern gives can match a name, or a pattern with wildcards, of
-// categories: where the last wildcard is "*", a category is one token. The zero Pattern gives any.
+// Gives reports whether some subject that p matches has a category that is, or matches, categories: a name,
+// or a pattern of package pattern. The zero Pattern, an unset NATS_SUBJECT, rules out none.
 func (p Pattern) Gives(categories string) bool {
 	return len(p.tokens) == 0 || Overlap(p.tokens[p.category], categories)
 }
 
-// Repeated returns the category that is most likely meant where categories are named by whole subjects:
-// errors for notify.errors and the pattern notify.>. A pattern that begins with a wildcard has no prefix to
-// repeat.
+// Repeated returns the category that was meant by a user who wrote the whole subject instead: errors for
+// notify.errors if p is notify.>. A pattern that begins with a wildcard has no prefix to repeat.
 func (p Pattern) Repeated(categories string) (meant string, found bool) {
 	if len(p.tokens) == 0 || p.category == 0 || p.tokens[0] == "*" {
 		return "", false
@@ -133,5 +136,5 @@ func wholeTokens(s string) bool {
 	return s != "" && s[0] != '.' && s[len(s)-1] != '.' && !strings.Contains(s, "..")
 }
 
-// unprintable reports whether r is whitespace or a control character. A subject may contain neither.
-func unprintable(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+// spaceOrControl reports whether r is whitespace or a control character. A subject may contain neither.
+func spaceOrControl(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }

@@ -18,25 +18,16 @@ func TestPatternCategory(t *testing.T) {
 		{"notify.>", "notify.errors", "errors"},
 		{"notify.>", "notify.errors.db", "errors.db"},
 		{"notify.>", "notify", ""},
-		{"notify.>", "notify.", ""},
-		{"notify.>", "notify..errors", ""},
 		{"notify.>", "notify.errors.", ""},
 		{"notify.>", "notify.errors..db", ""},
 		{"notify.>", "notifyx.errors", ""},
-		{"notify.>", "other.notify.errors", ""},
 		{"notify.*", "notify.errors", "errors"},
 		{"notify.*", "notify.errors.db", ""},
-		{"notify.*", "notify.", ""},
 		{"svc.*.alerts", "svc.billing.alerts", "billing"},
 		{"svc.*.alerts", "svc.billing.metrics", ""},
-		{"svc.*.alerts", "svc..alerts", ""},
-		{"svc.*.alerts", "svc.billing.alerts.db", ""},
 		{"*.*.alerts", "eu.billing.alerts", "billing"},
 		{"*.*.alerts", ".billing.alerts", ""},
-		{"*.notify.>", "eu.notify.errors.db", "errors.db"},
-		{">", "errors.db", "errors.db"},
 		{"a>.*", "a>.errors", "errors"}, // a wildcard is a whole token
-		{"notify.>", "notify.größe", "größe"},
 	} {
 		p, err := event.ParsePattern(tc.pattern)
 		if err != nil {
@@ -58,12 +49,9 @@ func TestParsePatternErrors(t *testing.T) {
 		{"", "is empty, expected one with a wildcard"},
 		{"notify", "no wildcard, expected > or *"},
 		{"notify.err*", "as a whole token"},
-		{"notify.>>", "no wildcard"},
-		{".notify.>", "empty token"},
 		{"notify.*.", "empty token"},
 		{"notify.>.errors", "> as the last token only"},
 		{"notify. >", "whitespace or a control character"},
-		{"not\u00a0ify.>", "whitespace or a control character"},
 		{"not\x1bify.>", "whitespace or a control character"},
 		{"not\xffify.>", "not valid UTF-8"},
 		{"$JS.API.>", "reserved"},
@@ -157,7 +145,6 @@ func TestPatternSubject(t *testing.T) {
 	cases := []struct {
 		pattern, category, want string // want empty: an error
 	}{
-		{"notify.>", "errors", "notify.errors"},
 		{"notify.>", "errors.db", "notify.errors.db"},
 		{"notify.*", "errors", "notify.errors"},
 		{"svc.*.alerts", "api", "svc.api.alerts"},
@@ -166,7 +153,6 @@ func TestPatternSubject(t *testing.T) {
 		{"notify.>", "a..b", ""},
 		{"notify.>", "a b", ""},
 		{"notify.>", "*", ""},
-		{"notify.>", ">", ""},
 		{"*.notify.*", "errors", ""},
 	}
 	for _, c := range cases {
@@ -186,14 +172,10 @@ func TestPatternRepeated(t *testing.T) {
 	}{
 		{"notify.>", "notify.errors", "errors"},
 		{"notify.>", "notify.errors.db", "errors.db"},
-		{"notify.>", "notify.*", "*"},
-		{"a.b.>", "a.b.errors", "errors"},
 		{"notify.*", "notify.errors", "errors"},
 		{"svc.*.alerts", "svc.api.alerts", "api"},
 		{"notify.>", "notify", ""},
-		{"notify.>", "errors.notify", ""},
 		{"notify.>", "notifyx.errors", ""},
-		{"a.b.>", "a.errors", ""},
 		{"*.>", "team-a.errors", ""},
 		{">", "notify.errors", ""},
 	}

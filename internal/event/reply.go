@@ -113,8 +113,8 @@ func decodeOnly(data []byte, into any) bool {
 }
 
 func declaresText(m Message) bool {
-	contentType, _ := headerValue(m.Header, "content-type")
-	return mediaType(contentType) == "text/plain"
+	contentType, _ := HeaderValue(m.Header, "content-type")
+	return parseMediaType(contentType) == "text/plain"
 }
 
 // objectFields returns the fields of a JSON object, or nil for anything else.

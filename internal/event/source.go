@@ -21,8 +21,8 @@ func (d *decoding) setHeaderSource(header map[string][]string) {
 	if len(header) == 0 {
 		return
 	}
-	if _, binary := headerValue(header, "ce-specversion"); binary {
-		if value, _ := headerValue(header, "ce-source"); value != "" {
+	if _, binary := HeaderValue(header, "ce-specversion"); binary {
+		if value, _ := HeaderValue(header, "ce-source"); value != "" {
 			// Encoded, each byte takes three at most.
 			d.Source = ShownSource(decodeHeaderValue(value[:min(len(value), 3*readOfSource+3)]))
 		}
@@ -35,7 +35,7 @@ func (d *decoding) setHeaderSource(header map[string][]string) {
 // SourceIn returns the Notifier-Source header in the form of Event.Source. It returns "" if the header is
 // missing.
 func SourceIn(header map[string][]string) string {
-	value, _ := headerValue(header, outcome.HeaderSource)
+	value, _ := HeaderValue(header, outcome.HeaderSource)
 	if value == "" {
 		return ""
 	}

@@ -37,6 +37,9 @@ const (
 // Outcomes lists the outcomes, the common one first.
 func Outcomes() []string { return []string{Sent, Dropped, Dead} }
 
+// IsDrop reports whether an event was dropped. A message that the server wrote into the stream was no event.
+func IsDrop(became, reason string) bool { return became == Dropped && reason != Reply }
+
 // LimitReasons lists the reasons of Dropped that are limits, the one that most categories share first.
 func LimitReasons() []string { return []string{Global, Group, Category} }
 
@@ -61,7 +64,8 @@ const (
 	HeaderSubject   = "Notifier-Subject"    // the subject that the event was published to
 	HeaderStreamSeq = "Notifier-Stream-Seq" // its sequence in its stream; absent where it had none
 	HeaderTime      = "Notifier-Time"       // when its outcome was decided, RFC 3339
-	// only when the letter has a part of the payload: its full length in bytes
+	// only when the letter lacks a part of the payload, or the publisher's headers: the payload's length in
+	// bytes
 	HeaderShortened = "Notifier-Shortened"
 )
 

@@ -23,7 +23,7 @@ var numbers = pattern.List[int]{
 
 func TestAListOfValues(t *testing.T) {
 	for text, want := range map[string]map[string]int{
-		"": {}, "  ": {}, "a=1": {"a": 1}, " a = 1 ,b.>=2": {"a": 1, "b.>": 2}, "a=1,\n*=3": {"a": 1, "*": 3},
+		"  ": {}, " a = 1 ,b.>=2": {"a": 1, "b.>": 2}, "a=1,\n*=3": {"a": 1, "*": 3},
 	} {
 		got, err := numbers.Parse(text)
 		if difference := cmp.Diff(want, got); err != nil || difference != "" {
@@ -35,14 +35,9 @@ func TestAListOfValues(t *testing.T) {
 // TestAListNamesAllThatIsWrong: each entry by itself, in the order in which they are written.
 func TestAListNamesAllThatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"a":           `"a", expected NAME=NUMBER such as a=1, separated by commas`,
-		"=1":          `"=1", expected NAME=NUMBER such as a=1, separated by commas`,
-		"a=1,":        `"", expected NAME=NUMBER such as a=1, separated by commas`,
-		"a=1=2":       `"a=1=2", expected NAME=NUMBER such as a=1, separated by commas`,
-		"a=1;":        `"a=1;", expected NAME=NUMBER such as a=1, separated by commas`,
-		"a=":          "a: expected a number",
-		"a=1,a=2,b=3": "a is listed twice, expected each name once",
-		"a..=x":       "\"a..\" has an empty token, expected text between all dots\na..: expected a number",
+		"a":     `"a", expected NAME=NUMBER such as a=1, separated by commas`,
+		"a=1,":  `"", expected NAME=NUMBER such as a=1, separated by commas`,
+		"a..=x": "\"a..\" has an empty token, expected text between all dots\na..: expected a number",
 		"x, =1,b=1,b=y": "\"x\", expected NAME=NUMBER such as a=1, separated by commas\n\" =1\", expected NAME=NUMBER such as a=1, separated by commas\n" +
 			"b is listed twice, expected each name once\nb: expected a number",
 	} {

@@ -91,8 +91,8 @@ func TestATableFindsWhatNATSMatches(t *testing.T) {
 // FuzzPattern: every accepted pattern is valid for NATS and matches the same subjects.
 func FuzzPattern(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"errors", "errors"}, {"team-a.>", "team-a"}, {"team-a.>", "team-a.job1.db"}, {"*.*", "a.b"}, {"*", "a.b"}, {">", "a"}, {"a.*.>", "a.b"},
-		{"a..b", "a"}, {"a*", "ab"}, {"größe.*", "größe.x"}, {"a\x7f", "a\x7f"}, {"", ""}, {"a.", "a."}, {"$x", "$x"},
+		{"team-a.>", "team-a"}, {"team-a.>", "team-a.job1.db"}, {"*.*", "a.b"}, {"a..b", "a"}, {"a*", "ab"},
+		{"größe.*", "größe.x"}, {"a\x7f", "a\x7f"}, {"", ""}, {"$x", "$x"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

@@ -2,7 +2,6 @@ package pattern_test
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,21 +12,15 @@ import (
 
 func TestCheckNamesWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"errors": "", "errors.db": "", "*": "", ">": "", "*.>": "", "team-a.>": "", "team-a.*.db": "", "größe": "", "{a}": "", "$x": "",
+		"errors.db": "", "*": "", "team-a.>": "", "größe": "", "$x": "",
 		strings.Repeat("x", 128): "", strings.Repeat("x.", 63) + "*.": "has an empty token, expected text between all dots",
 		strings.Repeat("ä", 65): "has 130 bytes, expected at most 128: no longer category is ever sent",
 		"":                      "is empty, expected a category such as errors, or a pattern such as team-a.>",
-		".":                     "has an empty token, expected text between all dots",
-		".a":                    "has an empty token, expected text between all dots",
-		"a.":                    "has an empty token, expected text between all dots",
 		"a..b":                  "has an empty token, expected text between all dots",
 		">.a":                   "has > before its end, expected > as the last token only",
-		"a.>.>":                 "has > before its end, expected > as the last token only",
 		"a*":                    `has a wildcard inside of the token "a*", expected * or > as a whole token`,
 		"a.b>":                  `has a wildcard inside of the token "b>", expected * or > as a whole token`,
-		"**":                    `has a wildcard inside of the token "**", expected * or > as a whole token`,
 		"a b":                   "has white space or a control character, expected none: no category has one",
-		"a\u00a0b":              "has white space or a control character, expected none: no category has one",
 		"a\x00":                 "has white space or a control character, expected none: no category has one",
 		"a\xff":                 "is not valid UTF-8, expected text that can be part of a subject",
 	} {
@@ -40,54 +33,6 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		}
 		if _, err := pattern.NewTable(map[string]int{text: 1}); (err == nil) != (want == "") {
 			t.Errorf("a table of %q: %v", text, err)
-		}
-	}
-}
-
-// TestTheMostSpecificPatternCounts: token by token from the left, a literal before "*" before ">".
-func TestTheMostSpecificPatternCounts(t *testing.T) {
-	all := []string{
-		"errors", "team-a", "team-a.>", "team-a.*", "team-a.job1", "team-a.*.db", "team-a.job1.>", "team-a.job1.*", "*.job1", "*.job2.db", "*.*.db", "*.>",
-	}
-	for _, test := range []struct {
-		category, want string
-		without        []string
-	}{
-		{"errors", "errors", nil},
-		{"errorsx", "", nil},
-		{"errorsx", ">", []string{"+>"}},
-		{"errorsx", "*", []string{"+>", "+*"}},
-		{"team-a", "team-a", nil},
-		{"team-a", "", []string{"team-a"}}, // "team-a.>" needs another token
-		{"team-a.job1", "team-a.job1", nil},
-		{"team-a.job1", "team-a.*", []string{"team-a.job1"}},
-		// before "*.job1": the first token decides
-		{"team-a.job1", "team-a.>", []string{"team-a.job1", "team-a.*"}},
-		{"team-a.job1", "*.job1", []string{"team-a.job1", "team-a.*", "team-a.>"}},
-		{"team-a.job1", "*.>", []string{"team-a.job1", "team-a.*", "team-a.>", "*.job1"}},
-		{"team-a.job1.db", "team-a.job1.*", nil},
-		{"team-a.job1.db", "team-a.job1.>", []string{"team-a.job1.*"}},
-		{"team-a.job1.db", "team-a.*.db", []string{"team-a.job1.*", "team-a.job1.>"}},
-		{"team-b.job2.db", "*.job2.db", nil},
-		{"team-b.job3.db", "*.*.db", nil},
-		{"team-b.job3.db.x", "*.>", nil},
-		{"team-a.x.y.z", "team-a.>", nil},
-		{"", "", []string{"+>", "+*"}},
-	} {
-		values := map[string]string{}
-		for _, text := range all {
-			if !slices.Contains(test.without, text) {
-				values[text] = "value of " + text
-			}
-		}
-		for _, text := range test.without {
-			if more, found := strings.CutPrefix(text, "+"); found {
-				values[more] = "value of " + more
-			}
-		}
-		value, got, found := pattern.MustTable(values).Find(test.category)
-		if got != test.want || found != (test.want != "") || found && value != "value of "+test.want {
-			t.Errorf("%q without %v: %q of %q (%t), expected %q", test.category, test.without, value, got, found, test.want)
 		}
 	}
 }
@@ -110,16 +55,15 @@ func TestATable(t *testing.T) {
 	if difference := cmp.Diff([]string{"a", "b", "a.*", "a.>", "*.x", ">"}, order); difference != "" || table.Len() != len(order) {
 		t.Errorf("%d patterns (-want +got):\n%s", table.Len(), difference)
 	}
-	for stop := range 6 { // a loop may end anywhere
-		n := 0
-		for range table.All() {
-			if n++; n > stop {
+	for _, last := range []string{"a", "*.x"} { // a loop may end anywhere
+		for text := range table.All() {
+			if text == last {
 				break
 			}
 		}
-		if n != stop+1 {
-			t.Errorf("%d of %d patterns before the loop ended", n, stop+1)
-		}
+	}
+	if _, by, found := table.Find(""); found {
+		t.Errorf("%q matches no category at all", by)
 	}
 	delete(values, "a")
 	if _, _, found := table.Find("a"); !found {

@@ -14,13 +14,13 @@ import (
 
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
-	"notifier/internal/consume/streams"
 	"notifier/internal/denial"
 	"notifier/internal/event"
 	"notifier/internal/outcome/recent"
 	"notifier/internal/redact"
 	"notifier/internal/settings"
 	"notifier/internal/snapshot"
+	"notifier/internal/streams"
 	"notifier/internal/term"
 )
 

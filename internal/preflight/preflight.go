@@ -55,11 +55,11 @@ type Row struct {
 // Config is the input of Run.
 type Config struct {
 	Settings settings.Settings
-	Hash     string  // of Settings, as replicas report it
-	Replicas Reports // may be nil; then running replicas are not compared
+	Hash     string  // of Settings, as workers report it
+	Replicas Reports // may be nil; then running workers are not compared
 }
 
-// Reports reads the heartbeats of the replicas. A *report.Reader is one.
+// Reports reads the heartbeats of the workers. A *report.Reader is one.
 type Reports interface {
 	Replicas(ctx context.Context) ([]report.Replica, error)
 }

@@ -191,7 +191,7 @@ func (r *redisCheck) checkDurability(ctx context.Context) []Row {
 		"admissions; set appendonly yes")
 }
 
-// replicas warns if running replicas have other settings than those that are checked.
+// replicas warns if running workers have other settings than those that are checked.
 func replicas(ctx context.Context, c Config) []Row {
 	all, err := c.Replicas.Replicas(ctx)
 	if err != nil {
@@ -210,13 +210,13 @@ func replicas(ctx context.Context, c Config) []Row {
 	}
 	switch {
 	case running == 0:
-		return one(OK, "no replica is running")
+		return one(OK, "no worker is running")
 	case len(others) == 0:
-		return one(OK, "%s, none with other settings (%s)", term.Count(running, "replica"), c.Hash)
+		return one(OK, "%s, none with other settings (%s)", term.Count(running, "worker"), c.Hash)
 	}
 	slices.Sort(others)
 	return one(Warn, "settings differ in %d of %s (%s, these are %s); restart them, correct these, or give "+
-		"each deployment its own REDIS_NAMESPACE", len(others), term.Count(running, "replica"),
+		"each deployment its own REDIS_NAMESPACE", len(others), term.Count(running, "worker"),
 		strings.Join(slices.Compact(others), ", "), c.Hash)
 }
 

@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"net"
 	"strings"
 	"testing"
 
@@ -65,21 +64,17 @@ func TestFaultsOfRedis(t *testing.T) {
 			t.Helper()
 			return "redis://" + redistest.StartProcess(t, "--databases", "4").Addr + "/9"
 		}, "redis", Fail, "name an existing database in REDIS_URL"},
-		"no TLS":        {func(t *testing.T) string { t.Helper(); return strings.Replace(start()(t), "redis:", "rediss:", 1) }, "redis", Fail, "redis://"},
-		"NATS":          {func(t *testing.T) string { t.Helper(); return strings.Replace(startNATS(t), "nats:", "redis:", 1) }, "redis", Fail, "this is a NATS server: REDIS_URL needs the port of Redis"},
-		"wrong user":    {func(t *testing.T) string { t.Helper(); return strings.Replace(as("+@all")(t), "me:", "you:", 1) }, "redis", Fail, "check the user and the password in REDIS_URL"},
-		"not permitted": {as("-@all"), "redis", Fail, seeACL},
-		"no INFO":       {as("~*", "+@all", "-info"), "redis", Warn, "the user may not run INFO"},
-		"no scripts":    {as("~*", "+time", "+info"), "redis/scripts", Fail, seeACL},
-		"few commands":  {as("~*", "+@all", "-zrem", "-hset"), "redis/scripts", Fail, "the user may not run HSET, ZREM on {notifier}:*; " + seeACL},
-		"other keys":    {as("~other:*", "+@all"), "redis/scripts", Fail, seeACL},
-		"full":          {start("--maxmemory", "1"), "redis/scripts", Fail, "the server takes no writes: OOM"},
-		"waits":         {start("--min-replicas-to-write", "1"), "redis/scripts", Fail, "the server takes no writes: NOREPLICAS"},
-		"evicts":        {start("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"), "redis/eviction", Warn, "maxmemory-policy volatile-lru: at 64.0 MiB the server forgets admissions"},
-		"would evict":   {start("--maxmemory-policy", "allkeys-lru"), "redis/eviction", OK, "nothing is evicted"},
-		"not durable":   {start("--save", ""), "redis/durability", Warn, "neither append-only file nor snapshots"},
-		"snapshots":     {start("--save", "60 1"), "redis/durability", OK, "snapshots"},
-		"no CONFIG":     {start("--rename-command", "CONFIG", ""), "redis/durability", Skip, "unknown; set appendonly yes"},
+		"no TLS":       {func(t *testing.T) string { t.Helper(); return strings.Replace(start()(t), "redis:", "rediss:", 1) }, "redis", Fail, "redis://"},
+		"NATS":         {func(t *testing.T) string { t.Helper(); return strings.Replace(startNATS(t), "nats:", "redis:", 1) }, "redis", Fail, "this is a NATS server: REDIS_URL needs the port of Redis"},
+		"wrong user":   {func(t *testing.T) string { t.Helper(); return strings.Replace(as("+@all")(t), "me:", "you:", 1) }, "redis", Fail, "check the user and the password in REDIS_URL"},
+		"no INFO":      {as("~*", "+@all", "-info"), "redis", Warn, "the user may not run INFO"},
+		"no scripts":   {as("~*", "+time", "+info"), "redis/scripts", Fail, seeACL},
+		"few commands": {as("~*", "+@all", "-zrem", "-hset"), "redis/scripts", Fail, "the user may not run HSET, ZREM on {notifier}:*; " + seeACL},
+		"full":         {start("--maxmemory", "1"), "redis/scripts", Fail, "the server takes no writes: OOM"},
+		"evicts":       {start("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"), "redis/eviction", Warn, "maxmemory-policy volatile-lru: at 64.0 MiB the server forgets admissions"},
+		"not durable":  {start("--save", ""), "redis/durability", Warn, "neither append-only file nor snapshots"},
+		"snapshots":    {start("--save", "60 1"), "redis/durability", OK, "snapshots"},
+		"no CONFIG":    {start("--rename-command", "CONFIG", ""), "redis/durability", Skip, "unknown; set appendonly yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,17 +95,6 @@ func TestReplicaOfRedis(t *testing.T) {
 	want(t, rows, "redis/scripts", Fail, "this is a replica: name the primary in REDIS_URL")
 }
 
-// TestFrozenRedis is not waited for twice.
-func TestFrozenRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.StartProcess(t)
-	server.Freeze(t)
-	defer server.Thaw(t)
-	rows := redisRows(t, onRedis(server.URL()))
-	want(t, rows, "redis", Fail, "check REDIS_URL, and the network")
-	wantOnly(t, rows, Skip, "redis/version", "redis/scripts", "redis/eviction", "redis/durability")
-}
-
 func TestVersionsOfRedis(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -120,7 +104,6 @@ func TestVersionsOfRedis(t *testing.T) {
 	}{
 		{"6.2.14", "", Fail, "Redis 6.2.14; upgrade to Redis 7.0 or later, or Valkey"},
 		{"7.0.15", "", OK, "Redis 7.0.15"},
-		{"10.0.0", "", OK, "Redis 10.0.0"},
 		{"7.2.4", "8.1.1", OK, "Valkey 8.1.1"},
 		{"", "", Skip, "unknown; expected Redis 7.0 or later"},
 	} {
@@ -160,10 +143,7 @@ func TestClusterAndSentinel(t *testing.T) {
 	// The user of the URL is the Sentinels', the parameters are the server's.
 	const ofSentinels, ofServer = "check the user and the password before the @", "check username= and password="
 	want(t, by("", notifier), "redis", Fail, ofSentinels)
-	want(t, by("notifier:"+secret+"1@", notifier), "redis", Fail, ofSentinels)
-	want(t, by("notifier:"+secret+"1@", ""), "redis", Fail, ofSentinels)
 	want(t, by(watcher, ""), "redis", Fail, ofServer)
-	want(t, by(watcher, "&username=watcher&password="+secret+"2"), "redis", Fail, ofServer)
 }
 
 // TestCertificatesOfRedis: the remedy is REDIS_TLS_CA only if that is at fault.
@@ -174,19 +154,16 @@ func TestCertificatesOfRedis(t *testing.T) {
 	identity := redistest.Identity{Address: "127.0.0.2", Names: []string{"127.0.0.2"}}
 	watcher := redistest.StartTLSSentinel(t, authority, identity, primary)
 	strict := redistest.StartTLSServer(t, authority, identity, "--tls-auth-clients", "yes")
-	_, port, _ := net.SplitHostPort(primary.Addr)
 	sentinels := "rediss://" + watcher.Addr + "?master_name=main"
 	cert, key := another.Issue(t, "client.example")
 	for name, test := range map[string]struct {
 		url, ca, cert, key string
 		text               string
 	}{
-		"another name":       {url: sentinels, ca: authority.File, text: "give the server a certificate for 127.0.0.3"},
-		"name of one server": {url: "rediss://localhost:" + port, ca: authority.File, text: "give the server a certificate for localhost"},
-		"another authority":  {url: sentinels, ca: another.File, text: "set REDIS_TLS_CA to the authority that signed the server's certificate, or add it"},
-		"no authority":       {url: sentinels, text: "set REDIS_TLS_CA to the authority that signed the server's certificate"},
-		"no client":          {url: "rediss://" + strict.Addr, ca: authority.File, text: "set REDIS_TLS_CERT and REDIS_TLS_KEY"},
-		"unknown client":     {url: "rediss://" + strict.Addr, ca: authority.File, cert: cert, key: key, text: "the server refuses REDIS_TLS_CERT"},
+		"another name":      {url: sentinels, ca: authority.File, text: "give the server a certificate for 127.0.0.3"},
+		"another authority": {url: sentinels, ca: another.File, text: "set REDIS_TLS_CA to the authority that signed the server's certificate, or add it"},
+		"no client":         {url: "rediss://" + strict.Addr, ca: authority.File, text: "set REDIS_TLS_CERT and REDIS_TLS_KEY"},
+		"unknown client":    {url: "rediss://" + strict.Addr, ca: authority.File, cert: cert, key: key, text: "the server refuses REDIS_TLS_CERT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rows := redisRows(t, func(env map[string]string) {

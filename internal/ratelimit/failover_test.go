@@ -2,38 +2,22 @@ package ratelimit_test
 
 import (
 	"fmt"
-	"slices"
+	"net"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
 
 	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
-
-// watched are a primary and two replicas under Sentinels, and a replica of notifier that finds them.
-type watched struct {
-	*redistest.Sentinels
-	caller
-}
-
-func startWatched(t *testing.T, rules ratelimit.Rules, extra ...string) watched {
-	t.Helper()
-	sentinels := redistest.StartSentinels(t, 2, extra...)
-	limiter, err := ratelimit.New(kit.OpenRedis(t, sentinels.URL()), "n", rules, day)
-	kit.Check(t, err)
-	return watched{Sentinels: sentinels, caller: caller{Limiter: limiter, t: t}}
-}
-
-// replicated waits until both replicas have all that the primary has.
-func (w watched) replicated() {
-	w.t.Helper()
-	acknowledged, err := w.Primary.Client(w.t).Wait(w.t.Context(), 2, 10*time.Second).Result()
-	if err != nil || acknowledged != 2 {
-		w.t.Fatalf("%d replicas have all, expected 2 (%v)", acknowledged, err)
-	}
-}
 
 // decided asks until there is an answer.
 func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
@@ -46,154 +30,145 @@ func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	return decisions[0]
 }
 
-func TestFailoverKeepsWhatWasReplicated(t *testing.T) {
-	t.Parallel() // it takes some seconds until Sentinels know each other
-	w := startWatched(t, kit.Rules("100/30m", "3/30m", ""))
-	e := events(4, "e", "a")
-	w.admits(e[:3]...)
-	w.sent(e[0])
-	w.refund(e[2])
-	w.replicated()
-	w.Failover(t)
-
-	// While the Sentinels work, an answer is an error or the one that was given before.
-	stop, asked := make(chan struct{}), make(chan struct{})
-	calls, errors := 0, 0
-	go func() {
-		defer close(asked)
-		for ; ; calls++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-			decisions, err := w.Admit(t.Context(), []ratelimit.Request{e[0], e[1], by("another message", e[1])})
-			if err != nil {
-				errors++
-			} else if want := []ratelimit.Verdict{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Duplicate}; !slices.Equal(verdicts(decisions), want) {
-				t.Errorf("during the failover: %v", decisions)
-				return
-			}
-		}
-	}()
-	primary := w.Promoted(t)
-	w.Demoted(t) // until then the old one decides too, and what it admits is lost
-	close(stop)
-	<-asked
-	t.Logf("%d calls during the failover, %d of them errors", calls, errors)
-
-	if got := w.decided(e[3]); got.Verdict != ratelimit.Admitted { // the slot that was given back
-		t.Errorf("%+v, expected that the third slot is free", got)
-	}
-	w.duplicates(e[0])
-	w.admits(e[1])
-	w.want(ratelimit.Category, event("x", "a"))
-	for key, want := range map[string]int64{"{n}:global": 3, "{n}:category:a": 3} {
-		if got := primary.Client(t).ZCard(t.Context(), key).Val(); got != want {
-			t.Errorf("%s has %d slots taken on the new primary, expected %d", key, got, want)
-		}
-	}
-}
-
-// A primary that is cut off from its replicas and its Sentinels does not know that another has been made
-// primary, and goes on deciding for the replicas of notifier on its side. What both admit together is above
-// the limit by what the new primary has not seen.
-func TestPartitionExceedsByUnseenAdmissionsOnPrimary(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		limit, before int // before: admitted and replicated before the cut
-		extra         []string
-		heal          bool
-	}{
-		"replicated in part":     {limit: 40, before: 10, heal: true},
-		"nothing was replicated": {limit: 40},
-		"min-replicas":           {limit: 2000, before: 10, extra: []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if !test.heal {
-				kit.Long(t)
-			}
-			t.Parallel()
-			limit := fmt.Sprintf("%d/30m", test.limit)
-			w := startWatched(t, kit.Rules(limit, limit, ""), test.extra...)
-			old := oldSide(t, w.Primary, kit.Rules(limit, limit, ""))
-			if test.before > 0 {
-				for _, decision := range w.admit(events(test.before, "before", "a")...) {
-					if decision.Verdict != ratelimit.Admitted {
-						t.Fatalf("%+v", decision)
-					}
-				}
-			}
-			w.replicated()
-			w.Front.Cut()
-
-			byOld, wrote, refused := old.takesAll()
-			switch {
-			case test.extra == nil && refused != nil:
-				t.Fatalf("the old primary: %v, expected that it decides", refused)
-			case test.extra != nil && (refused == nil || !strings.Contains(refused.Error(), "NOREPLICAS")):
-				t.Fatalf("the old primary: %v, expected an error that says NOREPLICAS", refused)
-			case test.extra != nil && wrote > 6*time.Second: // the lag, and a second each for the two clocks that it is counted by
-				t.Errorf("the old primary admitted for %s, with min-replicas-max-lag 1", wrote)
-			}
-
-			// The side of the Sentinels takes what the new primary gives.
-			primary := w.Promoted(t)
-			byNew := 0
-			for w.decided(event(fmt.Sprint("new-", byNew), "a")).Verdict == ratelimit.Admitted {
-				byNew++
-			}
-			excess := test.before + byOld + byNew - test.limit
-			t.Logf("limit %d: %d before the cut, %d by the old primary in %s after it, %d by the new one: excess %d", test.limit, test.before, byOld, wrote.Round(100*time.Millisecond), byNew, excess)
-			if excess > byOld || excess > test.limit || excess < 1 {
-				t.Errorf("an excess of %d, expected 1 to %d, what the new primary has not seen, and at most the limit", excess, byOld)
-			}
-			if test.before == 0 && excess != test.limit {
-				t.Errorf("an excess of %d, expected the limit: this is the worst case", excess)
-			}
-
-			// While the cut lasts neither side admits more; then the old primary follows the new one.
-			if decisions, err := old.Admit(t.Context(), events(1, "late", "a")); err == nil && decisions[0].Verdict != ratelimit.Category {
-				t.Errorf("the old primary goes on: %+v", decisions[0])
-			}
-			if !test.heal {
-				return
-			}
-			w.Front.Heal()
-			w.Demoted(t)
-			if decisions, err := old.Admit(t.Context(), events(1, "later", "b")); err == nil && decisions[0].Verdict == ratelimit.Admitted {
-				t.Errorf("admitted by a replica: %+v", decisions[0])
-			}
-			if got := primary.Client(t).ZCard(t.Context(), "{n}:global").Val(); got != int64(test.limit) {
-				t.Errorf("the new primary counts %d, expected %d", got, test.limit)
-			}
-		})
-	}
-}
-
-// oldSide is a replica of notifier that has not heard of the failover: the only Sentinel on its side names
-// the old primary.
-func oldSide(t *testing.T, primary *redistest.Server, rules ratelimit.Rules) caller {
+// onOwner is the node that holds all keys of namespace "n"; no other holds any.
+func onOwner(t *testing.T, cluster *redistest.Cluster) *store {
 	t.Helper()
-	limiter, err := ratelimit.New(kit.OpenRedis(t, startSentinel(t, primary.Addr).url()), "n", rules, day)
-	kit.Check(t, err)
-	return caller{Limiter: limiter, t: t}
+	owner := cluster.Owner(t, "{n}")
+	for _, node := range cluster.Nodes {
+		if keys := node.Client(t).Keys(t.Context(), "*").Val(); node != owner && len(keys) > 0 {
+			t.Errorf("node %s, which does not own the slot, holds %q", node.Addr, keys)
+		}
+	}
+	return onServer(t, owner)
 }
 
-// takesAll asks for an event every few milliseconds until no more is admitted. It returns how many were, for
-// how long, and the error that ended it; nil: the limit did.
-func (c caller) takesAll() (admitted int, took time.Duration, refused error) {
-	c.t.Helper()
-	started := time.Now()
-	for refused == nil && time.Since(started) < 20*time.Second {
-		decisions, err := c.Admit(c.t.Context(), []ratelimit.Request{event(fmt.Sprint("old-", admitted), "a")})
-		if refused = err; err == nil {
-			if decisions[0].Verdict != ratelimit.Admitted {
-				break
-			}
-			admitted++
+// A slot moves key by key, and a script runs only where all of its keys are: until the last one has moved
+// there is no decision, and no wrong one.
+func TestClusterMovesASlot(t *testing.T) {
+	t.Parallel() // it takes some seconds until it is up
+	cluster := redistest.StartCluster(t, 2)
+	client := kit.OpenRedis(t, cluster.URL())
+	limiter, err := ratelimit.New(client, "n", kit.Rules("100/30m", "2/30m", ""), day)
+	kit.Check(t, err)
+	c := caller{Limiter: limiter, t: t}
+	batch := events(3, "e", "a")
+	c.admits(batch[:2]...)
+	c.sent(batch[0])
+	want := []ratelimit.Verdict{ratelimit.Duplicate, ratelimit.Admitted, ratelimit.Category}
+
+	from, to := onOwner(t, cluster).server, cluster.Other(t, "{n}")
+	undecided := 0
+	cluster.MoveSlot(t, "{n}", to, func(string) {
+		decisions, err := c.Admit(t.Context(), batch)
+		if err == nil {
+			sameVerdicts(t, want, decisions)
+		} else if strings.Contains(err.Error(), "TRYAGAIN") {
+			undecided++
 		}
-		time.Sleep(5 * time.Millisecond) // the rate of the old side's events
+	})
+	if undecided == 0 {
+		t.Error("each call was decided: none was made while the keys were on two nodes")
 	}
-	return admitted, time.Since(started), refused
+	kit.EventuallyNil(t, func() error { return c.Ready(t.Context()) })
+	sameVerdicts(t, want, c.admit(batch...))
+	s := onOwner(t, cluster)
+	if s.server != to || to == from {
+		t.Errorf("the slot is on %s, expected %s", s.server.Addr, to.Addr)
+	}
+	s.charged(t, 2)
+}
+
+// sentinel is a fake Sentinel that names whatever primary it is told.
+type sentinel struct {
+	addr  string
+	names atomic.Pointer[string] // the primary's address
+	asked atomic.Int64           // how often it has named one
+}
+
+func startSentinel(t *testing.T, primary string) *sentinel {
+	t.Helper()
+	s := &sentinel{}
+	s.names.Store(&primary)
+	listening, err := server.NewServer("127.0.0.1:0")
+	kit.Check(t, err)
+	t.Cleanup(listening.Close)
+	s.addr = listening.Addr().String()
+	listening.SetPreHook(func(peer *server.Peer, command string, arguments ...string) bool {
+		switch {
+		case command == "SENTINEL" && arguments[0] == "get-master-addr-by-name":
+			host, port, _ := net.SplitHostPort(*s.names.Load())
+			s.asked.Add(1)
+			peer.WriteRaw(fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port))
+		case command == "SENTINEL":
+			peer.WriteRaw("*0\r\n")
+		case command == "INFO":
+			peer.WriteRaw("$10\r\n# Sentinel\r\n")
+		case command == "SUBSCRIBE":
+			peer.WriteRaw("*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n")
+		default:
+			return false
+		}
+		return true
+	})
+	return s
+}
+
+// url is what REDIS_URL would be.
+func (s *sentinel) url() string { return "redis://" + s.addr + "/0?master_name=main" }
+
+// deaf is the address of a host that does not even refuse connections, as one without power: the queue of its
+// port is full.
+func deaf(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	kit.Check(t, err)
+	file := os.NewFile(uintptr(socket), "socket")
+	t.Cleanup(func() { _ = file.Close() })
+	kit.Check(t, syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	kit.Check(t, syscall.Listen(socket, 0))
+	bound, err := syscall.Getsockname(socket)
+	kit.Check(t, err)
+	addr := fmt.Sprint("127.0.0.1:", bound.(*syscall.SockaddrInet4).Port)
+	for range 10 {
+		connection, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { _ = connection.Close() })
+	}
+	t.Skip("a full queue refuses connections here")
+	return ""
+}
+
+// The host of the old primary has lost its power. A replica that tries to connect to it notices the new
+// primary while that is closed.
+func TestDeadHostIsGivenUpInTime(t *testing.T) {
+	t.Parallel()
+	old, promoted := redistest.StartProcess(t).Healed(t, "n"), redistest.StartProcess(t)
+	sentinel := startSentinel(t, old.Addr)
+	f := newFleet(t, sentinel.url())
+	rules := kit.Rules("10/30m", "10/30m", "")
+	a := f.join(rules, day)
+	a.admits(events(10, "a", "x")...)
+
+	gone := deaf(t)
+	sentinel.names.Store(&gone)
+	asked := sentinel.asked.Load()
+	old.Freeze(t)
+	kit.Eventually(t, "it is told to connect to the silent host", func() bool { return sentinel.asked.Load() > asked })
+	sentinel.names.Store(&promoted.Addr) // a moment too late
+	b := f.start(rules, day, ratelimit.Healing{})
+	if n := b.fill("b", "x"); n != 0 {
+		t.Errorf("%d more are admitted, expected none", n)
+	}
+	a.printLog()
+}
+
+var scriptStatistics = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
+
+func atoi(t *testing.T, digits string) int {
+	t.Helper()
+	number, err := strconv.Atoi(digits)
+	kit.Check(t, err)
+	return number
 }

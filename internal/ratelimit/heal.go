@@ -26,7 +26,7 @@ const (
 	healPatience = 5 * time.Second        // bounds the wait of a call for the healing
 	healRemind   = time.Minute            // interval of repeating a warning
 
-	// A store without a known token stays closed for healQuarantine. Every running replica notices within
+	// A store without a known token stays closed for healQuarantine. Every running worker notices within
 	// that time and starts to restore: it exceeds healLook, an attempt to reach a silent host and a pause
 	// together. Each restoring call adds healMore, until healMax after the loss.
 	healQuarantine = 1500 * time.Millisecond
@@ -42,14 +42,14 @@ const (
 	chunkSlots   = 10 * restoreChunk
 )
 
-// errHealing is the error of a call while replicas restore a store. The call may be repeated. It wraps
+// errHealing is the error of a call while workers restore a store. The call may be repeated. It wraps
 // nothing, because go-redis unwraps errors of a connection's check.
 var errHealing = errors.New(
-	"redis: this store may have forgotten admissions: replicas are putting back what they remember")
+	"redis: this store may have forgotten admissions: workers are restoring those that they remember")
 
 var (
 	errReplica = errors.New(
-		"redis: connected to a replica, which takes no writes; the primary is looked up again")
+		"redis: connected to a Redis replica, which takes no writes; the primary is looked up again")
 	errAnother = errors.New("redis: the store was replaced or emptied while it was healed")
 	errNoInfo  = errors.New("the user may not run INFO")
 )
@@ -119,7 +119,7 @@ func readInfo(ctx context.Context, connection redis.Cmdable, section string) (ma
 }
 
 // MarkHealed marks a store that the caller has just created as complete. Otherwise the first worker would
-// wait for other replicas to restore it.
+// wait for other workers to restore it.
 func MarkHealed(ctx context.Context, client *redis.Client, namespace string) error {
 	names, err := newKeys(namespace)
 	if err != nil {
@@ -135,7 +135,7 @@ func MarkHealed(ctx context.Context, client *redis.Client, namespace string) err
 
 // Healing configures a Healer.
 type Healing struct {
-	Replica string // unique name of this replica, without blanks
+	Replica string // unique name of this worker, without blanks
 	Log     *zap.Logger
 
 	// PutBack restores further state of the store. The Healer repeats each function until it succeeds.
@@ -159,11 +159,11 @@ type Healer struct {
 }
 
 // NewHealer returns a Healer of the store that the Limiter uses through the guard's client. From now on the
-// Limiter decides nothing until Run has healed the store. It returns an error if the name of the replica is
+// Limiter decides nothing until Run has healed the store. It returns an error if the name of the worker is
 // invalid.
 func NewHealer(l *Limiter, guard *Guard, config Healing) (*Healer, error) {
 	if config.Replica == "" || strings.ContainsAny(config.Replica, " \r\n") {
-		return nil, fmt.Errorf("replica %q, expected a name without blanks", config.Replica)
+		return nil, fmt.Errorf("worker %q, expected a name without blanks", config.Replica)
 	}
 	l.replica = config.Replica
 	h := &Healer{
@@ -312,7 +312,7 @@ func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
 	return h.heal(ctx, connection, found, store)
 }
 
-// knows reports whether this replica has healed the store.
+// knows reports whether this worker has healed the store.
 func (h *Healer) knows(found server, token string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -364,7 +364,7 @@ func (h *Healer) giveUp(why string) {
 	}
 	h.off = true
 	h.limiter.token.Store(nil)
-	h.config.Log.Warn("what Redis forgets in a failover or a restart is not put back: " + why)
+	h.config.Log.Warn("what Redis forgets in a failover or a restart is not restored: " + why)
 }
 
 // finish releases waiting calls. The caller holds mu.
@@ -394,7 +394,7 @@ func (h *Healer) begin() {
 	h.doubt()
 }
 
-// heal restores the admissions of this replica, waits until the store opens, and releases waiting calls.
+// heal restores the admissions of this worker, waits until the store opens, and releases waiting calls.
 func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server, store quarantined) error {
 	started := time.Now()
 	h.begin()
@@ -434,24 +434,24 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server,
 	return nil
 }
 
-// report logs a healing. It is late if the store was open before. The first healing is routine: the replica
+// report logs a healing. It is late if the store was open before. The first healing is routine: the worker
 // has just started.
 func (h *Healer) report(tally restored, took time.Duration, late bool) {
-	size, pushed := h.limiter.journal.size()
+	size, evicted := h.limiter.journal.size()
 	fields := []zap.Field{
 		zap.Int64("slots", tally.slots), zap.Int64("in_flight", tally.inFlight),
 		zap.Int64("sent", tally.sent), zap.Int("remembered", size), zap.Float64("took_s", term.Seconds(took)),
 	}
-	if pushed > 0 {
-		fields = append(fields, zap.Uint64("no_longer_remembered", pushed))
+	if evicted > 0 {
+		fields = append(fields, zap.Uint64("no_longer_remembered", evicted))
 	}
 	switch {
 	case late && tally.slots > 0:
 		h.config.Log.Warn(
-			"put back what Redis had forgotten after it was open again: as many slots may have been given twice",
+			"restored what Redis had forgotten after it was open again: as many slots may have been given twice",
 			fields...)
 	case h.times > 1:
-		h.config.Log.Info("put back what Redis had forgotten", fields...)
+		h.config.Log.Info("restored what Redis had forgotten", fields...)
 	default:
 		h.config.Log.Debug("Redis has what is known", fields...)
 	}
@@ -468,7 +468,7 @@ func (l *Limiter) putBack(ctx context.Context, connection *redis.Conn, token str
 		c := l.restoreCall(l.plan.Load(), token, entries[:n])
 		tally, err := run(ctx, l, connection, c, decodeRestored)
 		if err != nil {
-			return sum, fmt.Errorf("redis: cannot put back what was admitted: %w", err)
+			return sum, fmt.Errorf("redis: cannot restore admissions: %w", err)
 		}
 		if !tally.known {
 			return sum, errAnother
@@ -507,7 +507,7 @@ func (l *Limiter) knownToken() string {
 func (l *Limiter) forgetStore() {
 	token := noStore
 	l.token.Store(&token)
-	l.journal.turn()
+	l.journal.nextEpoch()
 }
 
 // onKnownStore makes a call, and repeats it after errHealing once the store is healed. Without a Healer, it

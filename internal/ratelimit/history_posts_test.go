@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"fmt"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -37,7 +36,7 @@ func (h *history) sent(r *rapid.T) {
 	if newest := h.model.clock; at < newest {
 		r.Fatalf("recorded as sent at %d, before the latest score %d", at, newest)
 	}
-	h.wantMoved(r, asking, h.model.anyDelivery(request), moved, before, at)
+	h.wantMoved(r, asking, h.model.inFlight(request), moved, before, at)
 	limiter.JournalTimes(request, 0, at-h.s.aged.Microseconds())
 	limiter.JournalMoved(request, moved, -h.s.aged.Microseconds())
 	h.model.markSent(asking, request, at, moved)
@@ -88,7 +87,9 @@ func (h *history) answer(r *rapid.T) {
 	}
 	request := rapid.SampledFrom(h.asked).Draw(r, "request")
 	limiter, asking := h.whichFor(r, request)
-	answer := ratelimit.Answer{Request: request, Channel: postChannel, Name: "another", Failed: rapid.Bool().Draw(r, "certain")}
+	answer := ratelimit.Answer{
+		Request: request, Channel: postChannel, Name: "another", Failed: rapid.Bool().Draw(r, "certain"),
+	}
 	if a := h.model.inFlight(request); a != nil && a.post != "" && rapid.IntRange(0, 3).Draw(r, "the last one") > 0 {
 		answer.Name = a.post
 		if h.lossy != nil {
@@ -135,7 +136,8 @@ func (h *history) wantMoved(r *rapid.T, asking replica, a *admission, moved, bef
 	counted := a != nil && h.model.stillCounts(asking, a, h.model.latest(before))
 	counts := a != nil && h.model.stillCounts(asking, a, h.model.latest(after))
 	if counted == counts && counts != (moved > 0) {
-		r.Fatalf("slots of %+v moved to %d, and they count: %t\n%s\n%s", a, moved, counts, h.model, h.s.contents(h.t))
+		r.Fatalf("slots of %+v moved to %d, and they count: %t\n%s\n%s",
+			a, moved, counts, h.model, h.s.contents(h.t))
 	}
 }
 
@@ -158,7 +160,7 @@ func (h *history) begin(r *rapid.T) {
 	}
 	h.posts++
 	post := ratelimit.Post{
-		Request: request, Channel: postChannel, Known: known, Name: fmt.Sprint("p", h.posts), Longest: time.Second,
+		Request: request, Channel: postChannel, Known: known, Name: fmt.Sprint("p", h.posts), Longest: aPost,
 	}
 	permit, err := limiter.Begin(h.t.Context(), post)
 	if err != nil {

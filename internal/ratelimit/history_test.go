@@ -343,7 +343,14 @@ func (h *history) trace(r *rapid.T) {
 	}
 	if h.lossy != nil { // a store that was set back may still have what counts in no window any more
 		over := func(_ identity, t ratelimit.Trace) bool {
-			return t.InFlight && max(t.Admitted.UnixMicro(), t.LastPost.UnixMicro()) <= now-asking.remembers()
+			life := asking.retention
+			if t.Posts > 0 {
+				life = asking.remembers()
+			}
+			if t.InFlight {
+				return max(t.Admitted.UnixMicro(), t.LastPost.UnixMicro()) <= now-life
+			}
+			return t.Sent.UnixMicro() <= now-asking.dedupe
 		}
 		maps.DeleteFunc(got, over)
 		maps.DeleteFunc(want, over)

@@ -6,21 +6,26 @@ import (
 	"time"
 )
 
-// maxRemembered bounds the admissions that a replica remembers. The oldest ones go first.
+// maxRemembered bounds the admissions that a worker remembers. The oldest ones go first.
 const maxRemembered = 100_000
 
 // remembered is one admission and its fate. Times are microseconds by the clock of Redis. Zero means that the
 // time is unknown or has not come.
+//
+// An exact limit keeps a log in Redis, a sorted set whose members are slots; the index lists the categories
+// and sources that have one. A healing restores both, and the event's record, unless the admission has ended:
+// gone, nothing is restored; superseded, only its slots; released, only its record, and that only after a
+// post.
 type remembered struct {
 	member, delivery string
 	entry            string // in the index
 	name             string // of the last post. Empty before the first, or if it certainly failed.
 	at               int64  // admission
 	begun, sent      int64  // last post, and record as sent
-	moved            int64  // the slots count from then in logs; zero if they never moved
+	moved            int64  // time to which a post moved the slots. Zero if none did.
 	cost, posts      int32
 	grouped          bool // charged to a group
-	redelivered      bool // the event was in flight already, perhaps through another replica
+	redelivered      bool // the event was in flight already, perhaps through another worker
 	gone             bool // refunded
 	superseded       bool // forfeited, or admitted again: only its slots matter
 	released         bool // decided again: it has no slots in logs any more
@@ -55,23 +60,23 @@ func (r *remembered) end(keepsSlots bool) {
 
 const blockSize = 512
 
-// journal holds the admissions of one replica while they count or their ids are known, to restore them into a
+// journal holds the admissions of one worker while they count or their ids are known, to restore them into a
 // store that has lost them. The zero journal remembers nothing until start.
 //
 // Every healing begins a new epoch. A reply to a call from an earlier epoch may come from a store that was
 // lost since, so the journal rejects it and the call is repeated.
 type journal struct {
-	mu     sync.Mutex
-	kept   bool
-	keep   int64 // microseconds
-	epoch  uint64
-	blocks []*[blockSize]remembered // a queue of entries with consecutive numbers
-	first  uint64                   // number of blocks[0][0]
-	oldest uint64
-	next   uint64
-	number map[string]uint64 // by member
-	ahead  int64             // microseconds by which the clock of Redis is ahead of this host
-	pushed uint64            // entries dropped for lack of room
+	mu      sync.Mutex
+	kept    bool
+	keep    int64 // microseconds
+	epoch   uint64
+	blocks  []*[blockSize]remembered // a queue of entries with consecutive numbers
+	first   uint64                   // number of blocks[0][0]
+	oldest  uint64
+	next    uint64
+	number  map[string]uint64 // by member
+	ahead   int64             // microseconds by which the clock of Redis is ahead of this host
+	evicted uint64            // entries dropped for lack of room
 }
 
 func (j *journal) start(keep time.Duration) {
@@ -87,15 +92,15 @@ func (j *journal) keepFor(keep time.Duration) {
 	j.keep = keep.Microseconds()
 }
 
-// current returns the epoch. Callers read it before they call Redis.
-func (j *journal) current() uint64 {
+// currentEpoch returns the epoch. Callers read it before they call Redis.
+func (j *journal) currentEpoch() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.epoch
 }
 
-// turn begins an epoch.
-func (j *journal) turn() {
+// nextEpoch begins an epoch.
+func (j *journal) nextEpoch() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.epoch++
@@ -142,7 +147,7 @@ func (j *journal) trim(now int64) {
 		switch {
 		case r.gone || r.lastChange() <= now-j.keep:
 		case j.next-j.oldest > maxRemembered:
-			j.pushed++
+			j.evicted++
 		default:
 			return
 		}
@@ -152,14 +157,15 @@ func (j *journal) trim(now int64) {
 		*r = remembered{}
 		j.oldest++
 		if j.oldest-j.first == blockSize {
+			j.blocks[0] = nil // the array behind the slice would keep it
 			j.blocks, j.first = j.blocks[1:], j.oldest
 		}
 	}
 }
 
-// decided adds the admissions of a batch, and releases the slots of earlier admissions that were decided again
-// and refused. It returns false if the epoch has passed.
-func (j *journal) decided(epoch uint64, now int64, entries []remembered, released []string) bool {
+// recordDecided adds the admissions of a batch, and releases the slots of earlier admissions that were
+// decided again and refused. It returns false if the epoch has passed.
+func (j *journal) recordDecided(epoch uint64, now int64, entries []remembered, released []string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.kept {
@@ -169,29 +175,29 @@ func (j *journal) decided(epoch uint64, now int64, entries []remembered, release
 		return false
 	}
 	j.ahead = now - time.Now().UnixMicro()
-	for _, r := range entries {
-		j.add(r)
-	}
-	for _, member := range released {
+	for _, member := range released { // first: the same batch may admit the event with another stream message
 		if r := j.find(member); r != nil && r.record() != "" {
 			r.released = true
 		}
+	}
+	for _, r := range entries {
+		j.add(r)
 	}
 	j.trim(now)
 	return true
 }
 
-// begun records a permitted post. It returns false if the epoch has passed. The permit proves that the event
-// is in flight, so a refund or forfeit without a reply never reached Redis. The slots count from at.
-func (j *journal) begun(epoch uint64, member, name string, posts int, at int64) bool {
+// recordPost records a permitted post. It returns false if the epoch has passed. The permit proves that the
+// event is in flight, so a refund or forfeit without a reply never reached Redis. The slots count from at.
+func (j *journal) recordPost(epoch uint64, member, name string, posts int, at int64) bool {
 	return j.changeIn(epoch, member, func(r *remembered) {
 		r.gone, r.superseded = false, false
 		r.posts, r.name, r.begun, r.moved = int32(min(posts, 1<<30)), name, at, max(r.moved, at)
 	})
 }
 
-// failed records that a post certainly failed. Names are unique, so no epoch is needed.
-func (j *journal) failed(member, name string) {
+// recordFailure records that a post certainly failed. Names are unique, so no epoch is needed.
+func (j *journal) recordFailure(member, name string) {
 	j.change(member, func(r *remembered) {
 		if r.name == name {
 			r.name = ""
@@ -199,13 +205,13 @@ func (j *journal) failed(member, name string) {
 	})
 }
 
-// countsFrom records that a script has moved the slots of an event, unless at is 0.
-func (j *journal) countsFrom(member string, at int64) {
+// recordMove records that a script has moved the slots of an event, unless at is 0.
+func (j *journal) recordMove(member string, at int64) {
 	j.change(member, func(r *remembered) { r.moved = max(r.moved, at) })
 }
 
-// isSent records that an event is in Slack, even if another replica admitted it.
-func (j *journal) isSent(member, entry string) {
+// recordSent records that an event is in Slack, even if another worker admitted it.
+func (j *journal) recordSent(member, entry string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.kept {
@@ -220,13 +226,14 @@ func (j *journal) isSent(member, entry string) {
 	r.delivery, r.name = "", ""
 }
 
-// refunded records a refund, or a forfeit if the slots stay taken. It returns false if the epoch has passed.
-func (j *journal) refunded(epoch uint64, member string, keepsSlots bool) bool {
+// recordRefund records a refund, or a forfeit if the slots stay taken. It returns false if the epoch has
+// passed.
+func (j *journal) recordRefund(epoch uint64, member string, keepsSlots bool) bool {
 	return j.changeIn(epoch, member, func(r *remembered) { r.end(keepsSlots) })
 }
 
-// mayBeRefunded records a refund or forfeit that may have reached Redis.
-func (j *journal) mayBeRefunded(member string, keepsSlots bool) {
+// recordPossibleRefund records a refund or forfeit that may have reached Redis.
+func (j *journal) recordPossibleRefund(member string, keepsSlots bool) {
 	j.change(member, func(r *remembered) { r.end(keepsSlots) })
 }
 
@@ -268,28 +275,27 @@ func (j *journal) all() []remembered {
 }
 
 // size counts remembered events, and entries dropped for lack of room.
-func (j *journal) size() (remembered int, pushed uint64) {
+func (j *journal) size() (events int, evicted uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.trim(j.now())
-	return len(j.number), j.pushed
+	return len(j.number), j.evicted
 }
 
 // remember adds the admissions of a reply to the journal. It returns false if the epoch has passed.
 func (l *Limiter) remember(c admitCall, reply admitReply, epoch uint64) bool {
 	var entries []remembered
 	var released []string
-	for i, before := range reply.again {
-		if reply.decisions[i].Verdict != Admitted && before.name == "" { // else it may be in Slack
-			released = append(released, c.members[i])
-		}
-	}
 	for i, decision := range reply.decisions {
+		before, again := reply.redecided[i]
 		if decision.Verdict != Admitted {
+			if again && before.name == "" { // else it may be in Slack
+				released = append(released, c.members[i])
+			}
 			continue
 		}
-		origin, before := c.origins.of[i], reply.again[i]
-		at, earlier := reply.earlier[i]
+		origin := c.origins.of[i]
+		at, earlier := reply.readmitted[i]
 		if !earlier {
 			at = reply.now
 		}
@@ -300,5 +306,5 @@ func (l *Limiter) remember(c admitCall, reply admitReply, epoch uint64) bool {
 			grouped: len(c.plan.rules.limitOf(groupScope(origin.origin.category))) > 0,
 		})
 	}
-	return l.journal.decided(epoch, reply.now, entries, released)
+	return l.journal.recordDecided(epoch, reply.now, entries, released)
 }

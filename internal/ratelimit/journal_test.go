@@ -11,7 +11,7 @@ import (
 func rememberAll(j *journal, n int, from int64) {
 	for i := range n {
 		at := from + int64(i)
-		j.decided(j.current(), at, []remembered{{
+		j.recordDecided(j.currentEpoch(), at, []remembered{{
 			member: fmt.Sprintf("category-%d:event-%032d", i%100, at), delivery: fmt.Sprintf("%d", at),
 			entry: "category", at: at, cost: 1,
 		}}, nil)
@@ -25,9 +25,9 @@ func TestJournalIsBounded(t *testing.T) {
 	j.start(time.Hour)
 	now := time.Now().UnixMicro()
 	rememberAll(j, maxRemembered+10*blockSize, now)
-	size, pushed := j.size()
-	if size != maxRemembered || pushed != 10*blockSize {
-		t.Errorf("%d are remembered and %d given up, expected %d and %d", size, pushed, maxRemembered, 10*blockSize)
+	size, evicted := j.size()
+	if size != maxRemembered || evicted != 10*blockSize {
+		t.Errorf("%d are remembered and %d given up, expected %d and %d", size, evicted, maxRemembered, 10*blockSize)
 	}
 	all := j.all()
 	if first, last := now+10*blockSize, now+maxRemembered+10*blockSize-1; len(all) != maxRemembered ||
@@ -46,13 +46,13 @@ func TestJournalRefusesAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	entries := []remembered{{member: "category:event", at: 1}}
-	if !j.decided(j.current(), 1, entries, nil) || len(j.all()) > 0 {
+	if !j.recordDecided(j.currentEpoch(), 1, entries, nil) || len(j.all()) > 0 {
 		t.Error("a journal that is not kept refuses or records")
 	}
 	j.start(time.Hour)
-	asked := j.current()
-	j.turn()
-	if j.decided(asked, 1, entries, nil) || len(j.all()) > 0 {
+	asked := j.currentEpoch()
+	j.nextEpoch()
+	if j.recordDecided(asked, 1, entries, nil) || len(j.all()) > 0 {
 		t.Error("it is not refused, or recorded")
 	}
 }

@@ -19,12 +19,13 @@ import (
 //	{notifier}:group:<name>     sorted set  log of one group
 //	{notifier}:buckets:<scope>  sorted set  buckets of a scope such as category:<name>: "<slots before> <slots
 //	                                        with it> <first admission>" -> last microsecond of the bucket
-//	{notifier}:meta             hash        clock, token and opening of the store, latest admission of each
-//	                                        replica; see admit.lua
-//	{notifier}:inflight         hash        member -> "<time>[g]:<posts>:<time of the last>:<its name>
-//	                                        <delivery>" of an admitted, unsettled event
+//	{notifier}:meta             hash        clock and token of the store, the time until which it is closed,
+//	                                        latest admission of each worker; see admit.lua
+//	{notifier}:inflight         hash        member -> "<time>[g]:<posts>:<time of the last post>:<its name>
+//	                                        <delivery>" of an admitted, unsettled event; g if it is charged
+//	                                        to a group
 //	{notifier}:sent             sorted set  member -> time at which the event was recorded as sent
-//	{notifier}:categories       sorted set  "<category>" or "<category> <source>" -> time of its last admission
+//	{notifier}:categories       sorted set  the index of origins: "<category>" or "<category> <source>" -> time of its last admission
 //	{notifier}:pauses           sorted set  channel, or "*" for the workspace -> end of Slack's pause
 //	{notifier}:probes           hash        channel or "*" -> the post that tests whether Slack accepts posts
 //	                                        again; and the channel refused since the last successful post
@@ -42,8 +43,8 @@ func newKeys(namespace string) (keys, error) {
 	return keys{prefix: "{" + namespace + "}:"}, nil
 }
 
-// ValidateNamespace returns an error if a namespace is empty or contains whitespace or braces. Braces would
-// spread the keys over several hash slots.
+// ValidateNamespace returns an error if a namespace is empty or has a brace, blank, tab or line end. Without
+// a hash tag, as for an empty one, or with another tag, Redis Cluster would spread the keys over slots.
 func ValidateNamespace(namespace string) error {
 	if namespace == "" || strings.ContainsAny(namespace, "{} \t\r\n") {
 		return fmt.Errorf("namespace %q, expected a name without braces and whitespace", namespace)
@@ -73,8 +74,8 @@ func (k keys) scope(s scope) []string {
 	return []string{k.prefix + name, k.prefix + "buckets:" + name}
 }
 
-// isHash reports whether a key is a hash. All others are sorted sets.
-func (k keys) isHash(key string) bool {
+// isRedisHash reports whether a key is a hash. All others are sorted sets.
+func (k keys) isRedisHash(key string) bool {
 	return slices.Contains([]string{k.meta(), k.inFlight(), k.probes()}, key) ||
 		strings.HasPrefix(key, k.paceWaiting(""))
 }
@@ -89,8 +90,9 @@ func (k keys) isHash(key string) bool {
 // Publishers cannot choose the text before the first colon: the subject determines the category, and a tag is
 // a hash. So an id cannot imitate another category or source.
 const (
-	// Redis stores a small sorted set compactly only while its members have at most 64 bytes. A log adds a
-	// time to each member, so members of up to 47 bytes stay compact there.
+	// Longer members are hashed to 44 bytes. Redis stores a small sorted set compactly while its members have
+	// at most 64 bytes, and a log adds 17 to each: a member of 48 to 56 bytes makes its log larger and stays
+	// readable.
 	maxPlainMember = 56
 	tagBytes       = 6 // against accidents only: publishers of a category can use any source there anyway
 	memberMark     = '~'
@@ -108,10 +110,10 @@ func sourceName(source string) string {
 		utf8.ValidString(source) && !strings.ContainsFunc(source, unprintable) {
 		return source
 	}
-	return hash([]byte(source))
+	return digestName([]byte(source))
 }
 
-func hash(text []byte) string {
+func digestName(text []byte) string {
 	sum := sha256.Sum256(text)
 	return string(memberMark) + base64.RawURLEncoding.EncodeToString(sum[:])
 }
@@ -149,7 +151,7 @@ func (o origin) member(id string) string {
 		hashed = binary.AppendUvarint(hashed, uint64(len(part)))
 		hashed = append(hashed, part...)
 	}
-	return hash(append(hashed, id...))
+	return digestName(append(hashed, id...))
 }
 
 func (r Request) member() string { return newOrigin(r.Category, sourceName(r.Source)).member(r.ID) }

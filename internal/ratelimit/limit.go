@@ -206,7 +206,7 @@ func minPrecision(window time.Duration) time.Duration {
 	return (window + maxBuckets*time.Microsecond - 1) / (maxBuckets * time.Microsecond) * time.Microsecond
 }
 
-// ParsePace parses COUNT/DURATION, the posts allowed to one channel in each rolling window by all replicas
+// ParsePace parses COUNT/DURATION, the posts allowed to one channel in each rolling window by all workers
 // together. COUNT is 1 to 1000 and DURATION 100 ms to 1 h. The text "off" gives the zero Tier. The error
 // names the invalid part and the expected form.
 func ParsePace(text string) (Tier, error) {

@@ -99,7 +99,7 @@ func (l *Limiter) Admit(ctx context.Context, batch []Request) (decisions []Decis
 }
 
 func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, error) {
-	epoch, token := l.journal.current(), l.knownToken()
+	epoch, token := l.journal.currentEpoch(), l.knownToken()
 	c := l.newAdmitCall(batch, token)
 	reply, err := l.decide(ctx, c)
 	if err != nil {
@@ -144,10 +144,10 @@ func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) 
 // are as for Admit; the call may be repeated.
 func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	// Before the call, because the event is in Slack even if the call fails.
-	l.journal.isSent(request.member(), indexEntry(request.Category, sourceName(request.Source)))
+	l.journal.recordSent(request.member(), indexEntry(request.Category, sourceName(request.Source)))
 	err := l.onKnownStore(ctx, func() error {
 		moved, err := run(ctx, l, l.redis, l.sentCall(request), decodeSent)
-		l.journal.countsFrom(request.member(), moved)
+		l.journal.recordMove(request.member(), moved)
 		return err
 	})
 	if err != nil {
@@ -156,10 +156,10 @@ func (l *Limiter) Sent(ctx context.Context, request Request) error {
 	return nil
 }
 
-// Refund releases the slots of an event that was admitted for this delivery and is not in Slack. lastPost
-// names the last post with a result known to the caller. It is empty before the first post. Refund reports
-// whether it released anything. It releases nothing twice, and nothing if a later post has begun. Errors are
-// as for Admit.
+// Refund releases the slots of an event that was admitted for this stream message and is not in Slack.
+// lastPost names the last post with a result known to the caller. It is empty before the first post. Refund
+// reports whether it released anything. It releases nothing twice, and nothing if a later post has begun.
+// Errors are as for Admit.
 func (l *Limiter) Refund(ctx context.Context, request Request, lastPost string) (bool, error) {
 	return l.release(ctx, request, request.Cost, lastPost)
 }
@@ -174,7 +174,7 @@ func (l *Limiter) Forfeit(ctx context.Context, request Request, lastPost string)
 func (l *Limiter) release(ctx context.Context, request Request, slots int, lastPost string) (bool, error) {
 	member, keepsSlots, word := request.member(), slots == 0, ""
 	err := l.onKnownStore(ctx, func() (err error) {
-		epoch, token := l.journal.current(), l.knownToken()
+		epoch, token := l.journal.currentEpoch(), l.knownToken()
 		c := l.refundCall(request, slots, lastPost, token)
 		word, err = run(ctx, l, l.redis, c, decodeWord("refunded", "nothing"))
 		switch {
@@ -182,8 +182,8 @@ func (l *Limiter) release(ctx context.Context, request Request, slots int, lastP
 		case err != nil:
 			// The script may have run. The caller repeats the call before any post, so do not restore the
 			// slots.
-			l.journal.mayBeRefunded(member, keepsSlots)
-		case word == "refunded" && !l.journal.refunded(epoch, member, keepsSlots):
+			l.journal.recordPossibleRefund(member, keepsSlots)
+		case word == "refunded" && !l.journal.recordRefund(epoch, member, keepsSlots):
 			return errHealing // a healer may have restored the slots meanwhile
 		}
 		return err

@@ -155,7 +155,8 @@ func (w *witness) ask(r *rapid.T) {
 func (w *witness) admitted(by int, request ratelimit.Request) {
 	p, now := w.replicas[by], w.model.clock
 	for _, g := range w.all { // what was forgotten is not known again when the clock steps back
-		if w.single() && !w.steps && g.is(request) && !g.refunded && (g.sent > now-p.dedupe || g.sent == 0 && w.model.stillCounts(p, g.admission, now)) {
+		known := g.sent > now-p.dedupe || g.sent == 0 && w.model.stillCounts(p, g.admission, now)
+		if w.single() && !w.steps && g.is(request) && !g.refunded && known {
 			w.Fatalf("%+v is admitted again at %d: %+v", request, now, g)
 		}
 	}

@@ -65,10 +65,18 @@ func (m *model) scope(name string) *scope {
 }
 
 // latest is the clock by which slots move.
-func (m *model) latest(clock int64) int64 { return max(clock, m.clock) }
+func (m *model) latest(clock int64) int64 { return max(clock, m.mark(clock)) }
 
 // now is the clock that decides: the server's, but always later than the newest admission.
-func (m *model) now(clock int64) int64 { return max(clock, m.clock+1) }
+func (m *model) now(clock int64) int64 { return max(clock, m.mark(clock)+1) }
+
+// mark is the latest score, or 0 if it is more than a day ahead of the clock.
+func (m *model) mark(clock int64) int64 {
+	if m.clock > clock+day.Microseconds() {
+		return 0
+	}
+	return m.clock
+}
 
 // batch is what is decided together, at one time. What it takes is stored when all of it is decided.
 type batch struct {
@@ -95,7 +103,8 @@ func (m *model) decideBatch(by replica, clock int64, requests []ratelimit.Reques
 
 func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	known := func(a *admission) bool {
-		return a.is(request) && (slices.Contains(b.taken, a) || b.hasSlots(b.by, a) && b.stillCounts(b.by, a, b.now))
+		counts := slices.Contains(b.taken, a) || b.hasSlots(b.by, a) && b.stillCounts(b.by, a, b.now)
+		return a.is(request) && counts
 	}
 	for _, a := range append(slices.Clone(b.taken), b.admissions...) {
 		switch {
@@ -179,8 +188,8 @@ func (m *model) hasSlots(by replica, a *admission) bool {
 	return true
 }
 
-// stillCounts reports whether the slots of an event count in every tier of its scopes. In a log they count from
-// its latest post, in buckets from its admission.
+// stillCounts reports whether the slots of an event count in every tier of its scopes. In a log they count
+// from its latest post, in buckets from its admission.
 func (m *model) stillCounts(by replica, a *admission, now int64) bool {
 	for _, level := range by.levels(a.request.Category) {
 		from := a.at
@@ -199,7 +208,7 @@ func (m *model) stillCounts(by replica, a *admission, now int64) bool {
 // move lets the slots of an event count from a time on, where a log has them.
 func (m *model) move(by replica, a *admission, at int64) {
 	a.moved = max(a.moved, at)
-	m.clock = max(m.clock, at)
+	m.clock = at
 	for _, level := range by.everyLevel(a.request.Category) {
 		s := m.scope(level.name)
 		for _, c := range s.log {
@@ -259,13 +268,14 @@ func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 				kept = b.kept(tier, request.Category)
 			}
 			used, room := b.used(level.name, tier), tier.Count-kept-request.Cost
-			if used <= room {
+			tooHigh := level.width == 0 && request.Cost > ratelimit.MaxExactCost
+			if used <= room && !tooHigh {
 				continue
 			}
 			decision := &ratelimit.Decision{Verdict: level.verdict, Tier: tier, Used: used, Reserved: kept}
 			at := int64(never)
 			reserved := b.reservedForOthers(level, tier, request.Category)
-			if request.Cost > tier.Count-reserved {
+			if request.Cost > tier.Count-reserved || tooHigh {
 				decision.Never = true
 			} else {
 				var orLater bool
@@ -350,7 +360,7 @@ func (m *model) admit(by replica, a *admission) {
 func (m *model) begin(by replica, request ratelimit.Request, at, countsFrom int64, post string) {
 	a := m.inFlight(request)
 	a.posts, a.begun, a.post, a.poster = a.posts+1, at, post, by.number
-	m.inFlightEnds = max(m.inFlightEnds, at+by.remembers())
+	m.inFlightEnds = max(m.inFlightEnds, at+aPost.Microseconds()+by.remembers())
 	m.move(by, a, countsFrom)
 }
 
@@ -387,7 +397,7 @@ func (m *model) anyDelivery(request ratelimit.Request) *admission {
 
 // markSent records an event as sent. Its slots count from a time, unless that is 0.
 func (m *model) markSent(by replica, request ratelimit.Request, at, countsFrom int64) {
-	if a := m.anyDelivery(request); a != nil && countsFrom > 0 {
+	if a := m.inFlight(request); a != nil && countsFrom > 0 {
 		m.move(by, a, countsFrom)
 	}
 	m.sent[identityOf(request)] = at

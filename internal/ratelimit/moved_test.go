@@ -129,6 +129,9 @@ func TestCostlyEventInBucketsIsPosted(t *testing.T) {
 	eachLimiter(t, "1000000/24h:15m", "1000000/24h:15m", func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 400_000)
 		limiter.admits(e)
+		if n := s.count(t, "{n}:buckets:global"); n != 1 {
+			t.Errorf("%d entries, expected one bucket", n)
+		}
 		limiter.posts(1, e, "", "p1")
 		limiter.answer(ratelimit.Answer{Request: e, Name: "p1"}, ratelimit.NoPause)
 		limiter.sent(e)
@@ -196,6 +199,33 @@ func TestLatestMoveIsPutBack(t *testing.T) {
 	})
 }
 
+// The first worker does not know of the post that moved the slots: to it, the one in the global limit is too
+// old.
+func TestMoveByAnotherWorkerIsRestored(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	rules := kit.Rules("9/10m", "9/1h", "")
+	admitting, posting := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+	e := event("e", "x")
+	admitting.admits(e)
+	posting.admits(e)
+	s.advance(t, 9*time.Minute)
+	posting.posts(1, e, "", "p1")
+	s.advance(t, 2*time.Minute)
+	s.empty(t)
+	s.putsBack(t, admitting, posting)
+	inGlobal(t, s, 1)
+	inCategory(t, s, "x", 1)
+
+	// Both know that it was sent, and the first one to say so has moved the slots.
+	posting.sent(e)
+	admitting.sent(e)
+	s.advance(t, 9*time.Minute)
+	s.empty(t)
+	s.putsBack(t, admitting, posting)
+	inGlobal(t, s, 1)
+	inCategory(t, s, "x", 1)
+}
+
 // entries returns the entries of logs, by key.
 func (s *store) entries(t *testing.T, keys ...string) map[string][]redis.Z {
 	t.Helper()
@@ -206,44 +236,37 @@ func (s *store) entries(t *testing.T, keys ...string) map[string][]redis.Z {
 	return entries
 }
 
-// The store has the admission and has lost the post.
+// The store has the admission and has lost the post. The limits may be in buckets by now.
 func TestLostMoveIsPutBack(t *testing.T) {
-	withJournal(t, func(t *testing.T, s *store, c caller) {
-		e := costing(event("e", "a"), 2)
-		c.admits(e)
-		c.pass(s, 5*time.Minute)
-		before := s.entries(t, "{n}:global", "{n}:category:a")
-		c.posts(1, e, "", "p1")
-		moved := fmt.Sprint(s.moved(3))
-		for key, entries := range before {
-			kit.Check(t, s.ZAdd(t.Context(), key, entries...).Err())
-			kit.Check(t, s.PExpire(t.Context(), key, 5*time.Minute).Err())
-		}
-		s.putsBack(t, c)
-		for key := range before {
-			if n := s.ZCount(t.Context(), key, moved, moved).Val(); n != 2 || s.count(t, key) != 2 {
-				t.Errorf("%d of %d slots of %s count from the post, expected 2", n, s.count(t, key), key)
-			}
-			if left := s.PTTL(t.Context(), key).Val(); left < 9*time.Minute {
-				t.Errorf("%s expires in %s, expected ten minutes", key, left)
-			}
-		}
-	})
+	for _, limit := range []string{"9/10m", "9/10m:1m"} {
+		t.Run(limit, func(t *testing.T) {
+			withJournal(t, func(t *testing.T, s *store, c caller) { losesAMove(t, s, c, limit) })
+		})
+	}
 }
 
-// The window has the post, not the admission.
-func TestMovedSlotsArePutBack(t *testing.T) {
-	withJournal(t, func(t *testing.T, s *store, c caller) {
-		e := event("e", "a")
-		c.admits(e)
-		c.pass(s, 9*time.Minute)
-		c.posts(1, e, "", "p1")
-		c.pass(s, 2*time.Minute)
-		s.empty(t)
-		s.putsBack(t, c)
-		inGlobal(t, s, 1)
-		inCategory(t, s, "a", 1)
-	})
+func losesAMove(t *testing.T, s *store, c caller, limit string) {
+	t.Helper()
+	e := costing(event("e", "a"), 2)
+	c.admits(e)
+	c.pass(s, 5*time.Minute)
+	before := s.entries(t, "{n}:global", "{n}:category:a")
+	c.posts(1, e, "", "p1")
+	moved := fmt.Sprint(s.moved(3))
+	for key, entries := range before {
+		kit.Check(t, s.ZAdd(t.Context(), key, entries...).Err())
+		kit.Check(t, s.PExpire(t.Context(), key, 5*time.Minute).Err())
+	}
+	c.SetTemporary(temporaryLimits("global", limit, "category/a", limit))
+	s.putsBack(t, c)
+	for key := range before {
+		if n := s.ZCount(t.Context(), key, moved, moved).Val(); n != 2 || s.count(t, key) != 2 {
+			t.Errorf("%d of %d slots of %s count from the post, expected 2", n, s.count(t, key), key)
+		}
+		if left := s.PTTL(t.Context(), key).Val(); left < 9*time.Minute {
+			t.Errorf("%s expires in %s, expected ten minutes", key, left)
+		}
+	}
 }
 
 // The clock steps back while the store is lost. What is put back ahead of it counts, so the mark follows the
@@ -261,22 +284,6 @@ func TestPutBackSlotsAheadOfTheClockCount(t *testing.T) {
 	c.want(ratelimit.Category, event("f", "a"))
 }
 
-// Another replica has given back the slots that this one remembers as moved.
-func TestRefundedSlotsDoNotMoveBackIn(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("9/10m", "9/10m", "")
-		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
-		e := event("e", "x")
-		a.admits(e)
-		a.posts(1, e, "", "p1")
-		a.failed(e, "p1")
-		b.refunds(e)
-		s.putsBack(t, a)
-		inGlobal(t, s, 0)
-		inCategory(t, s, "x", 0)
-	})
-}
-
 // The store has lost the second decision, and has the slots of the first one.
 func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
 	for name, refused := range map[string]bool{"admitted": false, "refused": true} {
@@ -285,8 +292,10 @@ func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
 				c := s.remembering(t, "r", kit.Rules("9/2h", "9/2h+2/10m", ""), day)
 				e := costing(event("e", "a"), 2)
 				c.admits(e)
+				c.admits(event("later", "b")) // its mark is later than the slots that are released
 				c.pass(s, 11*time.Minute)
-				before, seen := s.entries(t, "{n}:global", "{n}:category:a"), s.HGet(t.Context(), "{n}:meta", "seen r").Val()
+				before := s.entries(t, "{n}:global", "{n}:category:a")
+				seen := s.HGet(t.Context(), "{n}:meta", "seen r").Val()
 				slots := 2
 				if refused {
 					c.admits(event("f", "a"))
@@ -301,9 +310,80 @@ func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
 				}
 				kit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen r", seen).Err())
 				s.putsBack(t, c)
-				inGlobal(t, s, slots)
+				inGlobal(t, s, slots+1)
 				inCategory(t, s, "a", slots)
 			})
 		})
 	}
+}
+
+// Slack can take a lease to respond, and the slots count for a window from then.
+func TestRecordOutlivesItsSlots(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), time.Minute)
+	e := event("e", "a")
+	limiter.admits(e)
+	limiter.posts(1, e, "", "p1")
+	s.advance(t, 10*time.Second)
+	limiter.answer(ratelimit.Answer{Request: e, Name: "p1"}, ratelimit.NoPause)
+	s.advance(t, 30*time.Minute-time.Second)
+	limiter.admits(e)
+	if used := limiter.peek()[0].Used; used != 1 {
+		t.Errorf("%d slots used, expected that of the post", used)
+	}
+	limiter.wantUnknown(e, "", "p2")
+}
+
+// One batch has an event in two deliveries. The first, of a higher cost, is refused and releases the old slots.
+func TestReleasedEventIsAdmittedInTheSameBatch(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/2h", "2/10m", ""), day)
+		e := costing(event("e", "a"), 3)
+		small := costing(event("e", "a"), 1)
+		small.Delivery = "another"
+		c.admits(small)
+		c.pass(s, 11*time.Minute)
+		if d := c.admit(e, small); d[0].Verdict != ratelimit.Category || d[1].Verdict != ratelimit.Admitted {
+			t.Fatalf("%+v, expected a refusal and an admission", d)
+		}
+		s.empty(t)
+		s.putsBack(t, c)
+		inGlobal(t, s, 1)
+		inCategory(t, s, "a", 1)
+	})
+}
+
+// A slot can move to the very time of its replica's latest admission: both are the latest score.
+func TestLostMoveHasTheTimeOfAnAdmission(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	c := s.remembering(t, "r", kit.Rules("9/2h", "9/2h", ""), day)
+	e := event("e", "a")
+	c.admits(e)
+	c.admits(event("f", "a")) // a microsecond later by the scores
+	before := s.entries(t, "{n}:global")
+	c.sent(e)
+	after := fmt.Sprint(s.entries(t, "{n}:global"))
+	kit.Check(t, s.Del(t.Context(), "{n}:global").Err())
+	kit.Check(t, s.ZAdd(t.Context(), "{n}:global", before["{n}:global"]...).Err())
+	s.putsBack(t, c)
+	if got := fmt.Sprint(s.entries(t, "{n}:global")); got != after || after == fmt.Sprint(before) {
+		t.Errorf("after the loss %s, expected %s", got, after)
+	}
+}
+
+// Two holders have the same event in two deliveries. All slots of an admission have one score.
+func TestOtherDeliveryMovesNoSlots(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), day)
+		e := costing(event("e", "a"), 2)
+		other := costing(event("e", "a"), 1)
+		other.Delivery = "another"
+		limiter.admits(e)
+		s.advance(t, time.Minute)
+		before := fmt.Sprint(s.entries(t, "{n}:global"))
+		limiter.sent(other)
+		if got := fmt.Sprint(s.entries(t, "{n}:global")); got != before {
+			t.Errorf("%s, expected %s", got, before)
+		}
+	})
 }

@@ -1,19 +1,19 @@
 package ratelimit_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
@@ -22,78 +22,36 @@ import (
 	"notifier/test/redistest"
 )
 
-// works takes one of two slots after the other and expects the third event to be refused.
-func works(t *testing.T, client redis.UniversalClient) {
-	t.Helper()
-	limiter, err := ratelimit.New(client, "n", kit.Rules("100/30m", "2/30m", ""), day)
+func TestTLSOfOneServer(t *testing.T) {
+	ours := kit.NewAuthority(t, "ours")
+	authority := ours.Pool()
+	certificate, err := tls.LoadX509KeyPair(ours.Issue(t, "127.0.0.1"))
 	kit.Check(t, err)
-	c := caller{Limiter: limiter, t: t}
-	kit.Check(t, c.Check(t.Context()))
-	c.admits(events(2, "e", "a")...)
-	c.sent(event("e-1", "a"))
-	c.want(ratelimit.Category, event("e-3", "a"))
-	c.refunds(event("e-2", "a"))
-	c.admits(event("e-3", "a"))
-}
-
-func TestOpenOneServer(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		works(t, kit.OpenRedis(t, s.url()))
-	})
-}
-
-// A script that touched two slots would be refused here.
-func TestOpenACluster(t *testing.T) {
-	t.Parallel() // a cluster takes two seconds until it is up
-	cluster := redistest.StartCluster(t, 1)
-	// one of its nodes may be unavailable
-	client := kit.OpenRedis(t, fmt.Sprintf("redis://%s?addr=%s", cluster.Nodes[0].Addr, kit.FreeAddr(t)))
-	if _, ok := client.(*redis.ClusterClient); !ok {
-		t.Fatalf("addr= makes a %T", client)
-	}
-	works(t, client)
-}
-
-func TestOpenTheMasterThatSentinelsName(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		works(t, kit.OpenRedis(t, startSentinel(t, s.Options().Addr).url()))
-	})
-}
-
-func TestOpenTrustsTheGivenAuthority(t *testing.T) {
-	certificate, authority := selfSigned(t)
 	embedded := miniredis.NewMiniRedis()
-	kit.Check(t, embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
+	kit.Check(t, embedded.StartTLS(&tls.Config{
+		Certificates: []tls.Certificate{certificate},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority,
+	}))
 	t.Cleanup(embedded.Close)
-	url := "rediss://" + embedded.Addr()
-
-	client, err := ratelimit.Open(url, &tls.Config{RootCAs: authority})
-	kit.Check(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	works(t, client)
-
-	limiterAt(t, url).fails("certificate")
-	if decisions, err := limiterAt(t, "redis://"+embedded.Addr()).Admit(t.Context(), events(1, "e", "a")); err == nil || decisions != nil {
-		t.Errorf("without TLS: %v, %v", decisions, err)
-	}
-}
-
-func TestOpenPresentsAClientCertificate(t *testing.T) {
-	certificate, authority := selfSigned(t)
-	embedded := miniredis.NewMiniRedis()
-	err := embedded.StartTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority})
-	kit.Check(t, err)
-	t.Cleanup(embedded.Close)
-	for name, ours := range map[string]*tls.Config{
-		"with":    {RootCAs: authority, Certificates: []tls.Certificate{certificate}},
-		"without": {RootCAs: authority},
+	for name, test := range map[string]struct {
+		config *tls.Config
+		want   string
+	}{
+		"with both":             {&tls.Config{RootCAs: authority, Certificates: []tls.Certificate{certificate}}, ""},
+		"without a certificate": {&tls.Config{RootCAs: authority}, "certificate"},
+		"another authority":     {&tls.Config{Certificates: []tls.Certificate{certificate}}, "unknown authority"},
 	} {
-		client, err := ratelimit.Open("rediss://"+embedded.Addr(), ours)
+		client, err := ratelimit.Open("rediss://"+embedded.Addr(), test.config)
 		kit.Check(t, err)
-		if err := client.Ping(t.Context()).Err(); (err == nil) != (name == "with") {
-			t.Errorf("%s a certificate: %v", name, err)
+		err = client.Ping(t.Context()).Err()
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, expected %q", name, err, test.want)
 		}
 		_ = client.Close()
+	}
+	plain := limiterAt(t, "redis://"+embedded.Addr())
+	if decisions, err := plain.Admit(t.Context(), events(1, "e", "a")); err == nil || decisions != nil {
+		t.Errorf("without TLS: %v, %v", decisions, err)
 	}
 }
 
@@ -129,17 +87,6 @@ func TestOpenSetsShortTimeouts(t *testing.T) {
 			t.Errorf("%s of a command (-want +got):\n%s", url, difference)
 		}
 		kit.Check(t, client.Close())
-	}
-}
-
-func TestOpenReadsDatabaseAndUser(t *testing.T) {
-	client := kit.OpenRedis(t, "redis://somebody:s3cret-word@localhost:7001/3").(*redis.Client).Options()
-	if client.Addr != "localhost:7001" || client.DB != 3 || client.Username != "somebody" || client.Password != "s3cret-word" {
-		t.Errorf("%s, database %d, user %q", client.Addr, client.DB, client.Username)
-	}
-	cluster := kit.OpenRedis(t, "rediss://somebody:s3cret-word@a:7000?addr=b:7000").(*redis.ClusterClient).Options()
-	if !cmp.Equal(cluster.Addrs, []string{"a:7000", "b:7000"}) || cluster.Password != "s3cret-word" || cluster.TLSConfig == nil {
-		t.Errorf("nodes %v, TLS %t", cluster.Addrs, cluster.TLSConfig != nil)
 	}
 }
 
@@ -181,21 +128,344 @@ func TestErrorsHideThePassword(t *testing.T) {
 	}
 }
 
-// selfSigned is a certificate for 127.0.0.1 that is its own authority.
-func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	kit.Check(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+// at returns the identity of a server at an address, with a certificate for these names; by default for the
+// address.
+func at(address string, names ...string) redistest.Identity {
+	if len(names) == 0 {
+		names = []string{address}
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return redistest.Identity{Address: address, Names: names}
+}
+
+// on returns the address of a server under another name of its host.
+func on(host string, server redistest.TLS) string {
+	_, port, _ := net.SplitHostPort(server.Addr)
+	return net.JoinHostPort(host, port)
+}
+
+// openTLS opens a URL as a worker does that trusts one authority.
+func openTLS(t *testing.T, url string, trusted *kit.Authority) *ratelimit.Limiter {
+	t.Helper()
+	client, _, err := ratelimit.OpenGuarded(url, &tls.Config{RootCAs: trusted.Pool()}, 8)
 	kit.Check(t, err)
-	parsed, err := x509.ParseCertificate(der)
+	t.Cleanup(func() { _ = client.Close() })
+	limiter, err := ratelimit.New(client, "n", kit.Rules("100/30m", "10/30m", ""), day)
 	kit.Check(t, err)
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+	return limiter
+}
+
+// refuses expects that the limiter stops at the certificate of this server.
+func refuses[E error](t *testing.T, url string, trusted *kit.Authority, server redistest.TLS) {
+	t.Helper()
+	err := openTLS(t, url, trusted).Check(t.Context())
+	var reason E
+	if !errors.As(err, &reason) || !strings.Contains(err.Error(), server.Addr) {
+		t.Errorf("%v, expected %T about %s", err, reason, server.Addr)
+	}
+}
+
+func TestTLSOfACluster(t *testing.T) {
+	t.Parallel()
+	authority, other := kit.NewAuthority(t, "ours"), kit.NewAuthority(t, "another")
+	t.Run("a certificate each", func(t *testing.T) {
+		t.Parallel()
+		nodes := redistest.StartTLSCluster(t, authority, at("127.0.0.2"), at("127.0.0.3"), at("127.0.0.4"))
+		for _, node := range nodes { // whichever of them has the keys
+			kit.Check(t, openTLS(t, "rediss://"+node.Addr+"?addr="+nodes[0].Addr, authority).Check(t.Context()))
+		}
+		refuses[x509.UnknownAuthorityError](t, "rediss://"+nodes[0].Addr+"?addr="+nodes[0].Addr, other, nodes[0])
+	})
+	t.Run("one certificate for the host of the URL", func(t *testing.T) {
+		t.Parallel()
+		var who []redistest.Identity
+		for _, address := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+			who = append(who, at(address, "localhost"))
+		}
+		nodes := redistest.StartTLSCluster(t, authority, who...)
+		url := "rediss://" + on("localhost", nodes[0]) + "?addr=" + nodes[1].Addr
+		kit.Check(t, openTLS(t, url, authority).Check(t.Context()))
+	})
+	t.Run("a certificate of another server", func(t *testing.T) {
+		t.Parallel()
+		nodes := redistest.StartTLSCluster(t, authority, at("127.0.0.2", "127.0.0.3", "elsewhere.example"))
+		refuses[x509.HostnameError](t, "rediss://"+nodes[0].Addr+"?addr="+nodes[0].Addr, authority, nodes[0])
+	})
+}
+
+func TestTLSOfSentinels(t *testing.T) {
+	t.Parallel()
+	authority, other := kit.NewAuthority(t, "ours"), kit.NewAuthority(t, "another")
+	primary := redistest.StartTLSServer(t, authority, at("127.0.0.3"))
+	watcher := redistest.StartTLSSentinel(t, authority, at("127.0.0.2"), primary)
+	url := func(watcher string) string { return "rediss://" + watcher + "?master_name=main" }
+	kit.Check(t, openTLS(t, url(watcher.Addr), authority).Check(t.Context()))
+	refuses[x509.UnknownAuthorityError](t, url(watcher.Addr), other, watcher)
+	kit.Check(t, openTLS(t, url(watcher.Addr)+"&skip_verify=true", other).Check(t.Context()))
+
+	shared := redistest.StartTLSServer(t, authority, at("127.0.0.3", "localhost"))
+	watcher = redistest.StartTLSSentinel(t, authority, at("127.0.0.2", "localhost"), shared)
+	kit.Check(t, openTLS(t, url(on("localhost", watcher)), authority).Check(t.Context()))
+
+	// A Sentinel may name any server, and none is trusted for that.
+	impostor := redistest.StartTLSServer(t, authority, at("127.0.0.3", "127.0.0.4", "elsewhere.example"))
+	watcher = redistest.StartTLSSentinel(t, authority, at("127.0.0.2"), impostor)
+	refuses[x509.HostnameError](t, url(watcher.Addr), authority, impostor)
+}
+
+func TestReadyAndCheckStoreNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := limiterAt(t, s.url())
+		if err := limiter.Ready(t.Context()); err != nil {
+			t.Errorf("ready: %v", err)
+		}
+		if err := limiter.Check(t.Context()); err != nil {
+			t.Errorf("check: %v", err)
+		}
+		if got := s.contents(t); got != "" {
+			t.Errorf("stored:\n%s", got)
+		}
+	})
+}
+
+const emptyDecision = "*7\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
+
+// A store that does not tell its version is taken.
+func TestCheckRejectsAnOldRedis(t *testing.T) {
+	bulk := func(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+	for info, refused := range map[string]string{
+		bulk("# Server\r\nredis_version:6.2.17\r\nredis_mode:standalone\r\n"): "6.2.17",
+		bulk("redis_version:unknown\r\n"):                                     "unknown",
+		bulk("redis_version:7.0.0\r\n"):                                       "",
+		bulk("redis_version:10.0.1\r\n"):                                      "",
+		bulk(""):                                                              "",
+		bulk("mystery_version:1.2.3"):                                         "",
+		"-ERR section (server) is not supported\r\n":                          "",
+		"-NOPERM this user has no permissions to run the 'info' command\r\n":  "",
+	} {
+		addr := fake(t, map[string]string{"INFO": info, "EVALSHA": emptyDecision})
+		err := limiterAt(t, "redis://"+addr).Check(t.Context())
+		if refused == "" {
+			if err != nil {
+				t.Errorf("%q: %v", info, err)
+			}
+			continue
+		}
+		want := "version " + refused + ", expected 7.0 or newer"
+		if !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, expected that it is unsuitable: %s", info, err, want)
+		}
+	}
+}
+
+func TestCheckNamesMissingPermissions(t *testing.T) {
+	server := redistest.StartProcess(t)
+	admin := server.Client(t)
+	for name, test := range map[string]struct {
+		rules    []any
+		suitable bool
+	}{
+		"may do all":                        {[]any{"~*", "+@all"}, true},
+		"not EVALSHA":                       {[]any{"~*", "+@all", "-evalsha"}, false},
+		"EVALSHA, not EVAL, nothing loaded": {[]any{"~*", "+@all", "-eval"}, false},
+		"no scripts at all":                 {[]any{"~*", "+@all", "-@scripting"}, false},
+		"other keys only":                   {[]any{"~other:*", "+@all"}, false},
+		"its own keys only":                 {[]any{"~{n}:*", "+@all"}, true},
+		"no INFO":                           {[]any{"~{n}:*", "+@all", "-info"}, true},
+	} {
+		kit.Check(t, admin.ScriptFlush(t.Context()).Err())
+		user := strings.NewReplacer(" ", "-", ",", "").Replace(name)
+		kit.Check(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "on", ">s3cret-word"}, test.rules...)...).Err())
+		limiter := limiterAt(t, fmt.Sprintf("redis://%s:s3cret-word@%s/0", user, server.Addr))
+		err := limiter.Check(t.Context())
+		if test.suitable && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !test.suitable {
+			if !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "expected a user that may run EVALSHA and EVAL on {n}:*") {
+				t.Errorf("%s: %v, expected that it is unsuitable and what is expected", name, err)
+			}
+			if decisions, err := limiter.Admit(t.Context(), events(1, "e", "a")); err == nil || decisions != nil {
+				t.Errorf("%s: %v, %v", name, decisions, err)
+			}
+		}
+	}
+}
+
+func TestWrongPasswordIsNotShown(t *testing.T) {
+	server := redistest.StartProcess(t)
+	kit.Check(t, server.Client(t).ConfigSet(t.Context(), "requirepass", "right-word").Err())
+	for _, url := range []string{"redis://:wrong-word@" + server.Addr, "redis://somebody:wrong-word@" + server.Addr, "redis://" + server.Addr} {
+		err := limiterAt(t, url).Check(t.Context())
+		if err == nil || strings.Contains(err.Error(), "wrong-word") {
+			t.Errorf("%v, expected an error without the password", err)
+		}
+	}
+	limiterAt(t, "redis://:right-word@"+server.Addr).admits(event("e", "a"))
+}
+
+// TestAWaitForAConnectionIsNoOutage: calls that are more than the connections take turns, also for longer
+// than one call may take.
+func TestAWaitForAConnectionIsNoOutage(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.StartProxy(t, redistest.StartProcess(t).Addr)
+	proxy.Delay(200 * time.Millisecond)
+	client, _, err := ratelimit.OpenGuarded("redis://"+proxy.Addr, nil, 1)
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	var calls sync.WaitGroup
+	for range 20 * client.(*redis.Client).Options().PoolSize {
+		calls.Go(func() {
+			if err := client.Ping(t.Context()).Err(); errors.Is(err, redis.ErrPoolTimeout) {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// fails expects every call to be an error that says why, and none to be a decision.
+func (c caller) fails(why string) {
+	c.t.Helper()
+	ctx, e := c.t.Context(), event("e", "a")
+	for call, attempt := range map[string]func() error{
+		"Admit": func() error {
+			decisions, err := c.Admit(ctx, []ratelimit.Request{e, event("f", "b")})
+			if decisions != nil {
+				c.t.Errorf("decided %+v beside the error %v", decisions, err)
+			}
+			return err
+		},
+		"Refund": func() error {
+			refunded, err := c.Refund(ctx, e, "")
+			if refunded {
+				c.t.Errorf("refunded beside the error %v", err)
+			}
+			return err
+		},
+		"Ready": func() error { return c.Ready(ctx) },
+		"Check": func() error { return c.Check(ctx) },
+		"Sent":  func() error { return c.Sent(ctx, e) },
+	} {
+		var err error
+		kit.Within(kit.Patience, func() bool { // a busy machine may need longer than a call has
+			err = attempt()
+			return err == nil || !strings.Contains(err.Error(), "timeout")
+		})
+		if err == nil || !strings.Contains(err.Error(), why) || errors.Is(err, ratelimit.ErrUnsuitable) {
+			c.t.Errorf("%s: %v, expected an error that says %q and may pass", call, err, why)
+		}
+	}
+}
+
+// within fails if a call takes longer than dialing and calling may take together, with room for a slow
+// machine.
+func within(t *testing.T, call func()) {
+	t.Helper()
+	started := time.Now()
+	call()
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+func TestRedisDownDecidesNothing(t *testing.T) {
+	limiter := limiterAt(t, "redis://"+kit.FreeAddr(t))
+	within(t, func() { limiter.fails("connection refused") })
+}
+
+func TestCancelledCallEndsAtOnce(t *testing.T) {
+	limiter := limiterAt(t, "redis://"+silent(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	within(t, func() {
+		if _, err := limiter.Admit(ctx, events(1, "e", "a")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, expected the deadline's error", err)
+		}
+	})
+}
+
+func TestReadOnlyReplicaAdmitsNothing(t *testing.T) {
+	s := onProcess(t)
+	limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+	limiter.admit(event("before", "a"))
+	before := s.contents(t)
+	kit.Check(t, s.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	decisions, err := limiter.Admit(t.Context(), events(2, "e", "a"))
+	if err == nil || decisions != nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("%v, %v; expected an error that says READONLY", decisions, err)
+	}
+	if got := limiter.dryRun("a", 1); got.Verdict != ratelimit.Admitted {
+		t.Errorf("dry run: %+v, expected an admission", got)
+	}
+	if err := limiter.Sent(t.Context(), event("before", "a")); err == nil {
+		t.Error("recorded as sent on a replica")
+	}
+	s.unchanged(t, before)
+	kit.Check(t, s.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	limiter.admits(events(2, "e", "a")...)
+}
+
+func TestOutOfMemoryAdmitsNothing(t *testing.T) {
+	s := onProcess(t, "--maxmemory-policy", "noeviction")
+	limiter := s.limiter(t, kit.Rules("100/30m", "2/30m", ""), day)
+	limiter.admit(events(2, "before", "a")...)
+	before := s.contents(t)
+	s.ConfigSet(t.Context(), "maxmemory", "1")
+	decisions, err := limiter.Admit(t.Context(), events(2, "e", "b"))
+	if err == nil || decisions != nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("%v, %v; expected an error that says OOM", decisions, err)
+	}
+	if got := limiter.dryRun("b", 1); got.Verdict != ratelimit.Admitted {
+		t.Errorf("dry run: %+v, expected an admission", got)
+	}
+	s.unchanged(t, before)
+	s.ConfigSet(t.Context(), "maxmemory", "0")
+	limiter.admits(events(2, "e", "b")...)
+	limiter.want(ratelimit.Category, event("x", "a"))
+}
+
+// fake is a server that speaks Redis's protocol and answers each command with the raw reply given for it, by
+// its name or by its name and first argument, and every other command with an error.
+func fake(t *testing.T, replies map[string]string) string {
+	t.Helper()
+	listening, err := server.NewServer("127.0.0.1:0")
+	kit.Check(t, err)
+	t.Cleanup(listening.Close)
+	listening.SetPreHook(func(peer *server.Peer, command string, arguments ...string) bool {
+		reply, found := replies[command]
+		if len(arguments) > 0 && !found {
+			reply, found = replies[command+" "+arguments[0]]
+		}
+		if found {
+			peer.WriteRaw(reply)
+		}
+		return found
+	})
+	return listening.Addr().String()
+}
+
+// silent is a server that takes connections and never answers.
+func silent(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = connection.Close() })
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// limiterAt is a limiter under 100/30m and 10/30m over a URL.
+func limiterAt(t *testing.T, url string) caller {
+	t.Helper()
+	limiter, err := ratelimit.New(kit.OpenRedis(t, url), "n", kit.Rules("100/30m", "10/30m", ""), day)
+	kit.Check(t, err)
+	return caller{Limiter: limiter, t: t}
 }

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -32,79 +33,6 @@ func (c caller) wantPaced(s *store, want time.Duration, post ratelimit.Post) {
 	}
 }
 
-func TestPaceIsSharedPerChannel(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.paced(t, "3/1m"), s.paced(t, "3/1m")
-		one.postsTo(aChannel, "p1")
-		other.postsTo(aChannel, "p2")
-		s.advance(t, 20*time.Second)
-		one.postsTo(aChannel, "p3")
-		for range 3 { // who waits takes nothing
-			other.wantPaced(s, 40*time.Second, ratelimit.Post{Name: "p4"})
-		}
-		other.postsTo("C0000002", "p5")
-		s.advance(t, 40*time.Second)
-		other.postsTo(aChannel, "p4")
-		for range 3 { // a lost reply
-			other.postsTo(aChannel, "p6")
-		}
-		one.wantPaced(s, 20*time.Second, ratelimit.Post{Name: "p7"})
-	})
-}
-
-// Slack counts a post when it takes it, which may be as late as its answer.
-func TestSlotCountsFromTheAnswer(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "1/1m")
-		limiter.postsTo(aChannel, "p1")
-		s.advance(t, 10*time.Second)
-		limiter.posted("p1")
-		s.advance(t, 50*time.Second)
-		limiter.wantPaced(s, 10*time.Second, ratelimit.Post{Name: "p2"})
-		s.advance(t, 10*time.Second)
-		limiter.postsTo(aChannel, "p2")
-	})
-}
-
-// A call that is repeated later than a window takes a slot of its own.
-func TestLateRepeatIsPaced(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "1/1m")
-		limiter.postsTo(aChannel, "p1")
-		limiter.posted("p1")
-		s.advance(t, time.Minute)
-		limiter.postsTo(aChannel, "p2")
-		limiter.wantPaced(s, time.Minute, ratelimit.Post{Name: "p1"})
-	})
-}
-
-// A post that comes first takes the next slot before everybody who waits for one, and does not have to be
-// lucky.
-func TestFirstTakesTheNextSlot(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "2/1m")
-		limiter.postsTo(aChannel, "p1")
-		s.advance(t, 30*time.Second)
-		limiter.postsTo(aChannel, "p2")
-		digest := ratelimit.Post{Name: "d", First: true}
-		for range 3 {
-			limiter.wantPaced(s, 30*time.Second, digest)
-		}
-		limiter.wantPaced(s, time.Minute, ratelimit.Post{Name: "p3"})
-		s.advance(t, 30*time.Second)
-		limiter.wantPaced(s, 30*time.Second, ratelimit.Post{Name: "p3"}) // the free slot is not for it
-		for range 3 {
-			if permit := limiter.ask(digest); permit.Status != ratelimit.Granted {
-				t.Errorf("%+v, expected the slot that was kept", permit)
-			}
-		}
-		limiter.wantPaced(s, 30*time.Second, ratelimit.Post{Name: "p3"})
-		s.advance(t, 30*time.Second)
-		limiter.postsTo(aChannel, "p3")
-		limiter.wantPaced(s, 30*time.Second, ratelimit.Post{Name: "p4"})
-	})
-}
-
 // waitingPost is a post that waits for the pace since so long before the server's start.
 func waitingPost(worker, name string, waited time.Duration) ratelimit.Post {
 	since := time.Date(2026, 11, 20, 4, 0, 0, 0, time.UTC).Add(-waited)
@@ -117,41 +45,6 @@ func (c caller) wantGranted(post ratelimit.Post) {
 	if permit := c.ask(post); permit.Status != ratelimit.Granted {
 		c.t.Errorf("%s: %+v, expected a permit", post.Name, permit)
 	}
-}
-
-// A slot is left to the post of another worker that has waited longer, even if it asks second.
-func TestSlotIsLeftToThePostThatWaitsLongest(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		one, other := s.paced(t, "1/1m"), s.paced(t, "1/1m")
-		older, newer := waitingPost("one", "o1", time.Hour), waitingPost("other", "n1", time.Minute)
-		one.postsTo(aChannel, "p1")
-		one.posted("p1")
-		other.wantPaced(s, time.Minute, newer)
-		one.wantPaced(s, time.Minute, older)
-		one.wantPaced(s, time.Minute, older)           // a lost reply
-		s.advance(t, time.Minute+300*time.Millisecond) // the slot is free for a while
-		other.wantPaced(s, time.Second, newer)
-		one.wantGranted(older)
-		one.posted("o1")
-		s.advance(t, time.Minute)
-		other.wantGranted(newer)
-		if n := s.Exists(t.Context(), "{n}:pacewaiting:"+aChannel).Val(); n != 0 {
-			t.Errorf("posts wait that were made:\n%s", s.contents(t))
-		}
-	})
-}
-
-func TestPostsOfOneTimeDoNotWaitForEachOther(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		limiter := s.paced(t, "1/1m")
-		one, other := waitingPost("one", "o1", time.Hour), waitingPost("other", "n1", time.Hour)
-		limiter.postsTo(aChannel, "p1")
-		limiter.posted("p1")
-		limiter.wantPaced(s, time.Minute, one)
-		limiter.wantPaced(s, time.Minute, other)
-		s.advance(t, time.Minute)
-		limiter.wantGranted(other)
-	})
 }
 
 // Each worker has one place, that of its oldest post; a pace with more slots leaves as many as others wait.
@@ -257,5 +150,166 @@ func TestStaleSlotsAreRemoved(t *testing.T) {
 			t.Errorf("%d slots are kept, expected 2000", n)
 		}
 		limiter.wantPaced(s, 59*time.Minute, ratelimit.Post{Name: "fourth"})
+	})
+}
+
+// left returns what is left of the pause of a channel, or of the workspace if channel is empty; 0: there is
+// none.
+func (c caller) left(channel string) time.Duration {
+	c.t.Helper()
+	pauses, err := c.Pauses(c.t.Context())
+	kit.Check(c.t, err)
+	for _, pause := range pauses {
+		if pause.Channel == channel {
+			return pause.Left
+		}
+	}
+	return 0
+}
+
+// paused allows for the time that has passed on a server whose clock runs by itself.
+func (c caller) paused(s *store, channel string, want time.Duration) {
+	c.t.Helper()
+	got := c.left(channel)
+	if got > want || s.embedded != nil && got != want || want > time.Minute && got < want-time.Minute {
+		c.t.Errorf("%s of the pause of %q are left, expected %s", got, channel, want)
+	}
+}
+
+func (s *store) anyLimiter(t *testing.T) caller {
+	t.Helper()
+	return s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), day)
+}
+
+// digest asks for a post without an event.
+func (c caller) digest(channel, name string) ratelimit.Permit {
+	c.t.Helper()
+	return c.ask(ratelimit.Post{Channel: channel, Name: name})
+}
+
+// wantDigest checks the answer to a post without an event.
+func (c caller) wantDigest(status ratelimit.PermitStatus, channel, name string) {
+	c.t.Helper()
+	if permit := c.digest(channel, name); permit.Status != status {
+		c.t.Errorf("%s to %s: %+v, expected status %d", name, channel, permit, status)
+	}
+}
+
+// postsTo expects a permit for a post without an event.
+func (c caller) postsTo(channel, name string) {
+	c.t.Helper()
+	c.wantDigest(ratelimit.Granted, channel, name)
+}
+
+func TestPauseErrorsAreNoPause(t *testing.T) {
+	limiter := limiterAt(t, "redis://"+kit.FreeAddr(t))
+	if left, err := limiter.LongestPause(t.Context()); err == nil || left != 0 {
+		t.Errorf("%s, %v; expected an error", left, err)
+	}
+	scope, left, err := limiter.Answered(t.Context(), ratelimit.Answer{Name: "p", RetryAfter: time.Second})
+	if err == nil || scope != ratelimit.NoPause || left != 0 {
+		t.Error(errors.Join(err, fmt.Errorf("%d for %s with Redis down", scope, left)))
+	}
+}
+
+// Two channels of which the one is paused.
+const busy, idle = "C0000BUSY", "C0000IDLE"
+
+func TestPauseEndsWithAProbe(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		refuse := func(name string, wait time.Duration) {
+			t.Helper()
+			answer := ratelimit.Answer{Channel: busy, Name: name, RetryAfter: wait}
+			limiter.answer(answer, ratelimit.PausedChannel)
+		}
+		refuse("b0", 10*time.Second)
+		s.advance(t, 10*time.Second)
+		limiter.postsTo(busy, "b1")
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2")
+		limiter.postsTo(idle, "i1")
+		refuse("b1", 5*time.Second)
+		refuse("b1", 5*time.Second) // the reply was lost
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b3")
+		s.advance(t, 5*time.Second)
+		limiter.postsTo(busy, "b3") // although b1 may take longer than that
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b4")
+		limiter.answer(ratelimit.Answer{Channel: busy, Name: "b3", Posted: true}, ratelimit.NoPause)
+		limiter.postsTo(busy, "b4")
+		limiter.postsTo(busy, "b5")
+	})
+}
+
+func TestProbeThatNeverEndsExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		limiter.refused("p0", time.Second)
+		limiter.posted("p1") // nothing is left beside the pause
+		s.advance(t, time.Second)
+		limiter.postsTo(aChannel, "p2")
+		if left := s.TTL(t.Context(), "{n}:probes").Val(); left <= 0 || left > 62*time.Minute {
+			t.Errorf("the probes expire in %s, expected an hour", left)
+		}
+	})
+}
+
+func TestSecondRefusedChannelPausesTheWorkspace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		refuse := func(channel string, want ratelimit.PauseScope) {
+			t.Helper()
+			limiter.answer(ratelimit.Answer{Channel: channel, Name: "to " + channel, RetryAfter: 10 * time.Second}, want)
+		}
+		refuse(busy, ratelimit.PausedChannel)
+		refuse(busy, ratelimit.PausedChannel) // another post that was under way
+		limiter.answer(ratelimit.Answer{Channel: "C000OTHER", Name: "failed"}, ratelimit.NoPause)
+		refuse(idle, ratelimit.PausedWorkspace)
+		limiter.wantDigest(ratelimit.WorkspacePaused, "C000OTHER", "o1")
+		limiter.paused(s, "", 10*time.Second)
+		refuse(busy, ratelimit.PausedWorkspace)
+
+		s.advance(t, 10*time.Second)
+		limiter.postsTo("C000OTHER", "to C000OTHER")
+		limiter.wantDigest(ratelimit.WorkspacePaused, "C000THIRD", "t1")
+		refuse("C000OTHER", ratelimit.PausedWorkspace) // nothing was posted yet
+		s.advance(t, 10*time.Second)
+		limiter.postsTo("C000THIRD", "t1")
+		limiter.answer(ratelimit.Answer{Channel: "C000THIRD", Name: "t1", Posted: true}, ratelimit.NoPause)
+		limiter.postsTo("C000THIRD", "t2")
+		limiter.postsTo(busy, "b1")
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2") // its own pause still has to be tried
+		refuse(idle, ratelimit.PausedChannel)                   // the first since
+	})
+}
+
+func TestPausesAreNamedAsInTheSettings(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.anyLimiter(t)
+		for _, channel := range []string{"#alerts", ""} {
+			_, _, err := limiter.Answered(t.Context(), ratelimit.Answer{Channel: channel, Name: "p", RetryAfter: 12 * time.Second})
+			kit.Check(t, err)
+		}
+		pauses, err := limiter.Pauses(t.Context())
+		kit.Check(t, err)
+		got := []string{}
+		for _, pause := range pauses {
+			got = append(got, pause.String())
+		}
+		want := []string{"Slack asked to wait 12 s", "#alerts: Slack asked to wait 12 s", "webhook: Slack asked to wait 12 s"}
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("(-want +got):\n%s", difference)
+		}
+	})
+}
+
+// A probe that began in the future is from before the clock was set back. Nobody waits for it.
+func TestProbeOfTheFutureIsNotWaitedFor(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		limiter := s.paced(t, "off")
+		limiter.refused("p0", time.Second)
+		s.advance(t, 31*time.Second)
+		limiter.postsTo(aChannel, "p1")
+		s.advance(t, -20*time.Second)
+		limiter.postsTo(aChannel, "p2")
 	})
 }

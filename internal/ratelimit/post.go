@@ -31,9 +31,9 @@ const (
 	WorkspacePaused                         // post nothing for Permit.Wait
 	ChannelPaused                           // post nothing to this channel for Permit.Wait
 	Paced                                   // the channel's pace has no room for Permit.Wait
-	Leased                                  // another replica may be posting this event
+	Leased                                  // another worker may be posting this event
 	LastPostUnknown                         // the event may be in Slack: Permit.Last has no known result
-	NotInFlight                             // the event is not in flight for this delivery; call Admit
+	NotInFlight                             // the event is not in flight for this stream message; call Admit
 )
 
 // Permit is the result of Begin.
@@ -51,21 +51,26 @@ type permitted struct {
 	moved int64
 }
 
-// Begin requests permission for a post and records the post before it is made. The event's slots then count
-// from the beginning of the post. If they no longer count, Begin returns NotInFlight. Repeating a call with the
-// same name gives the same result and takes nothing twice. Errors are as for Admit; the post may have been
-// recorded then.
-func (l *Limiter) Begin(ctx context.Context, post Post) (permit Permit, err error) {
-	event := ""
-	if post.Request != (Request{}) {
-		event = post.Request.member()
+// eventMember returns the event's member, or "" for a message without an event.
+func (r Request) eventMember() string {
+	if r == (Request{}) {
+		return ""
 	}
+	return r.member()
+}
+
+// Begin requests permission for a post and records the post before it is made. The event's slots then count
+// from the beginning of the post. If they no longer count, Begin returns NotInFlight. Repeating a call with
+// the same name gives the same result and takes nothing twice. Errors are as for Admit; the post may have
+// been recorded then.
+func (l *Limiter) Begin(ctx context.Context, post Post) (permit Permit, err error) {
+	event := post.Request.eventMember()
 	err = l.onKnownStore(ctx, func() (err error) {
-		epoch := l.journal.current()
+		epoch := l.journal.currentEpoch()
 		reply, err := run(ctx, l, l.redis, l.beginCall(post, event), decodePermit)
 		permit = reply.Permit
 		granted := err == nil && permit.Status == Granted
-		if event != "" && granted && !l.journal.begun(epoch, event, post.Name, permit.Posts, reply.moved) {
+		if event != "" && granted && !l.journal.recordPost(epoch, event, post.Name, permit.Posts, reply.moved) {
 			return errHealing // the store that recorded the post may have been lost since
 		}
 		return err
@@ -108,25 +113,22 @@ type started struct {
 	moved int64 // from when the event's slots count, or 0
 }
 
-// Answered records Slack's response: the post's slot in the pace, and the event's slots in their logs, count
-// from now, and the pause ends that the post was to test. A response with RetryAfter pauses the channel. If a second channel is refused
-// before any successful post, the workspace pauses too. Answered returns the new pause and its length from
-// now.
+// Answered records Slack's response. The post's slot in the pace, and the event's slots in their logs, then
+// count from now, and the pause that the post was to test ends. A response with RetryAfter pauses the
+// channel. If a second channel is refused before any successful post, the workspace pauses too. Answered
+// returns the new pause and its length from now.
 //
 // After Failed, every worker treats the event as not posted. Errors are as for Admit; the call may be
 // repeated.
 func (l *Limiter) Answered(ctx context.Context, answer Answer) (PauseScope, time.Duration, error) {
-	event := ""
-	if answer.Request != (Request{}) {
-		event = answer.Request.member()
-	}
+	event := answer.Request.eventMember()
 	if answer.Failed && event != "" {
-		l.journal.failed(event, answer.Name) // before the call: the post failed even if the call does too
+		l.journal.recordFailure(event, answer.Name) // before the call: the post failed even if the call does too
 	}
 	var pause started
 	err := l.onKnownStore(ctx, func() (err error) {
 		pause, err = run(ctx, l, l.redis, l.answeredCall(answer, event), decodeAnswered)
-		l.journal.countsFrom(event, pause.moved)
+		l.journal.recordMove(event, pause.moved)
 		return err
 	})
 	if err != nil {
@@ -135,7 +137,10 @@ func (l *Limiter) Answered(ctx context.Context, answer Answer) (PauseScope, time
 	return pause.scope, pause.left, nil
 }
 
-// Pause is a pause that Slack has requested. When it ends, one replica posts first; see Begin.
+// AskedToWait begins every text about a pause that Slack has requested. Package status recognizes it.
+const AskedToWait = "Slack asked to wait"
+
+// Pause is a pause that Slack has requested. When it ends, one worker posts first; see Begin.
 type Pause struct {
 	Channel string        // as in the settings, or "webhook". Empty for the workspace.
 	Left    time.Duration // above 0, up to LongestPause
@@ -143,7 +148,7 @@ type Pause struct {
 
 // String returns text such as "#alerts: Slack asked to wait 12 s".
 func (p Pause) String() string {
-	text := fmt.Sprintf("Slack asked to wait %.0f s", math.Ceil(p.Left.Seconds()))
+	text := fmt.Sprintf("%s %.0f s", AskedToWait, math.Ceil(p.Left.Seconds()))
 	if p.Channel == "" {
 		return text
 	}

@@ -108,7 +108,7 @@ func (l *Limiter) Configured() []string {
 // microseconds by the clock of Redis.
 type InFlight struct {
 	Admitted time.Time
-	Delivery string    // the delivery for which the event was admitted
+	Delivery string    // the stream message for which the event was admitted
 	Posts    int       // begun posts
 	LastPost time.Time // start of the last one. Zero before the first.
 	LastName string    // name of the last one. Empty before the first, or if all certainly failed.
@@ -130,7 +130,8 @@ func (l *Limiter) InFlight(ctx context.Context, request Request) (record InFligh
 	return record, true, nil
 }
 
-// WasSent reports whether an event was sent within the dedupe window. Errors are as for Admit.
+// WasSent reports whether an event was sent. It is certain for the dedupe window only. Errors are as for
+// Admit.
 func (l *Limiter) WasSent(ctx context.Context, request Request) (bool, error) {
 	err := l.redis.ZScore(ctx, l.keys.sent(), request.member()).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -146,7 +147,7 @@ var inFlightShape = regexp.MustCompile(`(?s)^(\d{1,18})g?:(\d{1,9}):(\d{1,18}):(
 func ParseInFlight(record string) (InFlight, error) {
 	parts := inFlightShape.FindStringSubmatch(record)
 	if parts == nil {
-		return InFlight{}, fmt.Errorf("record %.60q, expected a time, posts and a delivery", record)
+		return InFlight{}, fmt.Errorf("record %.60q, expected a time, posts and a stream message", record)
 	}
 	parsed := InFlight{Admitted: microTime(parts[1]), LastName: parts[4], Delivery: parts[5]}
 	if parts[2] != "0" {
@@ -186,9 +187,10 @@ const (
 	traceChunk = 1000    // members of one command
 )
 
-// Trace returns the events with this id that are in flight or were sent within the dedupe window, the latest
-// first. Ids are unique within a category and source only, so there can be several. Refused events leave no
-// trace. Trace searches the latest 100,000 pairs of category and source. Errors are as for Admit.
+// Trace returns the events with this id that are in flight or were sent within the dedupe window, and some
+// that were sent earlier, the latest first. Ids are unique within a category and source only, so there can be
+// several. Refused events leave no trace. Trace searches the latest 100,000 pairs of category and source.
+// Errors are as for Admit.
 func (l *Limiter) Trace(ctx context.Context, id string) ([]Trace, error) {
 	entries, err := l.redis.ZRevRange(ctx, l.keys.categories(), 0, maxOrigins-1).Result()
 	if err != nil {

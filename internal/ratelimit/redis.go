@@ -19,21 +19,23 @@ import (
 // patience sets the timeouts and the concurrency of a client.
 type patience struct {
 	dial, call time.Duration
-	retries    int           // safe, because every script may be repeated; -1 disables them
+	retries    int           // by go-redis, within one call; -1 disables them. Every script may be repeated.
 	calls      int           // concurrent ones. Zero leaves the pool to go-redis and the URL.
 	pool       time.Duration // bounds the wait for a connection, if calls is set
 }
 
-// A command waits longer than a worker, because it does not retry. A healer must notice a new primary within
-// healQuarantine, even while it tries to connect to the old one.
+// A command waits longer than a worker: if its call fails, the command fails, whereas a worker repeats the
+// event later. A healer must notice a new primary within healQuarantine, even while it tries to connect to
+// the old one.
 var (
 	commandPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
 	healerPatience  = patience{dial: 500 * time.Millisecond, call: 500 * time.Millisecond, retries: -1}
 )
 
 // workerPatience allows half a second for a call, because a script takes about a millisecond and the worker
-// retries. go-redis sizes pools by the number of processors, although calls wait for the network; the worker
-// gets a connection for each concurrent call. A long wait for a connection does not mean that Redis is down.
+// repeats the event later. go-redis sizes pools by the number of processors, although calls wait for the
+// network; the worker gets a connection for each concurrent call. A long wait for a connection does not mean
+// that Redis is down.
 func workerPatience(posts int) patience {
 	return patience{
 		dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1,
@@ -50,8 +52,8 @@ const (
 	checkedIdle  = 5 * time.Second
 )
 
-// sizePool makes room for all calls. The URL may add connections but not remove any: a permit would expire
-// while its call waits for a connection.
+// sizePool makes room for all concurrent calls. The URL can only enlarge the pool: in a smaller one a post
+// could wait for a connection until its permit (see Begin) has expired.
 func (p patience) sizePool(size, active *int, wait *time.Duration) {
 	if p.calls == 0 {
 		return
@@ -68,8 +70,6 @@ var ErrInvalidURL = errors.New(
 	"expected redis://[user:password@]host:port/db, rediss:// for TLS, " +
 		"addr= parameters for Cluster, or master_name= for Sentinel; " +
 		"then user:password@ is for the Sentinels, and username= and password= are for the server")
-
-var errNotTLS = errors.New("expected a rediss:// URL")
 
 // Open returns a client for commands; workers use OpenGuarded. The URL names one server, a Cluster by addr
 // parameters, or Sentinels by master_name. tlsConfig must be nil unless the URL begins with rediss://. Open
@@ -95,9 +95,10 @@ func open(
 		return nil, ErrInvalidURL
 	}
 	if tlsConfig != nil && parsed.Scheme != "rediss" {
-		return nil, fmt.Errorf("TLS files are set, %w", errNotTLS)
+		return nil, errors.New("TLS files are set, expected a rediss:// URL")
 	}
 	query := parsed.Query()
+	// The three option types share no interface. All but Dialer is the same in each.
 	switch {
 	case query.Has("master_name"):
 		options, err := redis.ParseFailoverURL(rawURL)
@@ -247,16 +248,17 @@ func (d damagedKey) Error() string {
 		d.Key)
 }
 
-// explain adds the name of the damaged key to a type error of Redis. It finds the key by its length, which
-// needs no permission that the scripts do not need too.
-func (l *Limiter) explain(ctx context.Context, err error, keyNames []string) error {
+// nameDamagedKey adds the name of the damaged key to a type error of Redis. It asks for the length of each
+// key, because that fails only for a key of the wrong type and needs no permission that the scripts do not
+// need.
+func (l *Limiter) nameDamagedKey(ctx context.Context, err error, keyNames []string) error {
 	if !isWrongType(err) {
 		return err
 	}
 	pipe := l.redis.Pipeline()
 	lengths := make([]*redis.IntCmd, len(keyNames))
 	for i, key := range keyNames {
-		if l.keys.isHash(key) {
+		if l.keys.isRedisHash(key) {
 			lengths[i] = pipe.HLen(ctx, key)
 		} else {
 			lengths[i] = pipe.ZCard(ctx, key)

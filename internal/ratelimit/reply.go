@@ -21,7 +21,7 @@ type Verdict int
 // The zero Verdict is invalid, so that an unset Decision never admits.
 const (
 	Admitted  Verdict = iota + 1 // charged to all its scopes, once
-	Duplicate                    // sent within the dedupe window, or in flight for another delivery
+	Duplicate                    // sent within the dedupe window, or in flight for another stream message
 	Global                       // refused by the global limit
 	Group                        // refused by the limit of its group
 	Category                     // refused by the limit of its category
@@ -144,8 +144,8 @@ const (
 	decidedLag
 	decidedVerdicts
 	decidedRefusals
-	decidedEarlier
-	decidedAgain
+	decidedReadmitted
+	decidedRedecided
 	decidedColumns
 )
 
@@ -160,30 +160,30 @@ const (
 	refusalColumns
 )
 
-// Columns of an event in "earlier".
+// Columns of an event in "readmitted".
 const (
-	earlierEvent = iota
-	earlierAdmission
-	earlierColumns
+	readmittedEvent = iota
+	readmittedAdmission
+	readmittedColumns
 )
 
-// Columns of an event in "again".
+// Columns of an event in "redecided".
 const (
-	againEvent = iota
-	againPosts
-	againBegun
-	againName
-	againColumns
+	redecidedEvent = iota
+	redecidedPosts
+	redecidedBegun
+	redecidedName
+	redecidedColumns
 )
 
 // admitReply is a decoded reply of admit.lua. Times are microseconds by the clock of Redis, and the keys of
 // maps are positions in the batch.
 type admitReply struct {
-	now       int64
-	lag       time.Duration
-	decisions []Decision
-	earlier   map[int]int64 // admission times of events that were in flight
-	again     map[int]posts // posts under an earlier admission of events that were decided again
+	now        int64
+	lag        time.Duration
+	decisions  []Decision
+	readmitted map[int]int64 // admission times of events that were admitted again free of charge
+	redecided  map[int]posts // posts under an earlier admission of events that were decided again
 }
 
 type posts struct {
@@ -223,8 +223,8 @@ func (c admitCall) decode(reply any) (admitReply, error) {
 			d.fail("verdict %d, expected 1, 0 or the number of one of %d refusals", verdict, len(refusals))
 		}
 	}
-	a.readEarlier(&d, fields[decidedEarlier])
-	a.readAgain(&d, fields[decidedAgain])
+	a.readReadmitted(&d, fields[decidedReadmitted])
+	a.readRedecided(&d, fields[decidedRedecided])
 	if d.err != nil {
 		return admitReply{}, d.err
 	}
@@ -270,35 +270,35 @@ func (c admitCall) refusal(d *decoder, columns [refusalColumns]int64) Decision {
 	return decision
 }
 
-func (a *admitReply) readEarlier(d *decoder, reply any) {
-	for row := range d.rows(reply, "earlier", earlierColumns) {
-		n := d.number(row[earlierEvent], "event")
-		at := d.number(row[earlierAdmission], "admission")
+func (a *admitReply) readReadmitted(d *decoder, reply any) {
+	for row := range d.rows(reply, "readmitted", readmittedColumns) {
+		n := d.number(row[readmittedEvent], "event")
+		at := d.number(row[readmittedAdmission], "admission")
 		if n < 1 || n > int64(len(a.decisions)) || a.decisions[n-1].Verdict != Admitted {
-			d.fail("event %d was admitted earlier, expected one of %d that is admitted", n, len(a.decisions))
+			d.fail("event %d was admitted again, expected one of %d that is admitted", n, len(a.decisions))
 			return
 		}
-		if a.earlier == nil {
-			a.earlier = map[int]int64{}
+		if a.readmitted == nil {
+			a.readmitted = map[int]int64{}
 		}
-		a.earlier[int(n)-1] = at
+		a.readmitted[int(n)-1] = at
 	}
 }
 
-// readAgain also adds the posts to refusals. For an admitted event, Begin reports them.
-func (a *admitReply) readAgain(d *decoder, reply any) {
-	for row := range d.rows(reply, "again", againColumns) {
-		n, count := d.number(row[againEvent], "again"), d.number(row[againPosts], "again")
-		begun := d.number(row[againBegun], "again")
-		name, isText := row[againName].(string)
+// readRedecided also adds the posts to refusals. For an admitted event, Begin reports them.
+func (a *admitReply) readRedecided(d *decoder, reply any) {
+	for row := range d.rows(reply, "redecided", redecidedColumns) {
+		n, count := d.number(row[redecidedEvent], "redecided"), d.number(row[redecidedPosts], "redecided")
+		begun := d.number(row[redecidedBegun], "redecided")
+		name, isText := row[redecidedName].(string)
 		if n < 1 || n > int64(len(a.decisions)) || count < 0 || begun < 0 || !isText {
-			d.fail("again has %v, expected one of %d events and its posts", row, len(a.decisions))
+			d.fail("redecided has %v, expected one of %d events and its posts", row, len(a.decisions))
 			return
 		}
-		if a.again == nil {
-			a.again = map[int]posts{}
+		if a.redecided == nil {
+			a.redecided = map[int]posts{}
 		}
-		a.again[int(n)-1] = posts{count: int(count), begun: begun, name: name}
+		a.redecided[int(n)-1] = posts{count: int(count), begun: begun, name: name}
 		if decision := &a.decisions[n-1]; decision.Verdict != Admitted {
 			decision.Posts, decision.LastPost = int(count), name
 		}

@@ -46,7 +46,7 @@ func run[T any](
 	reply, err := scripts[c.script].Run(ctx, client, c.keys, c.arguments...).Result()
 	if err != nil {
 		var none T
-		return none, l.explain(ctx, err, c.keys)
+		return none, l.nameDamagedKey(ctx, err, c.keys)
 	}
 	value, err := decode(reply)
 	if err != nil && !errors.Is(err, errHealing) {
@@ -144,7 +144,7 @@ func (l *Limiter) newDryRun(request Request, token string) admitCall {
 	return c
 }
 
-// appendEvents appends the columns of the events: ids, deliveries, numbers of origins and costs.
+// appendEvents appends the columns of the events: ids, stream messages, numbers of origins and costs.
 func (c *admitCall) appendEvents(arguments []any) []any {
 	arguments = append(arguments, strconv.Itoa(len(c.batch)))
 	c.members = make([]string, len(c.batch))
@@ -293,9 +293,12 @@ func (l *Limiter) storeKeys() []string {
 }
 
 // withSlots appends the logs that may hold an event's slots, and how the slots count: the last keys and
-// arguments of the scripts that move them. The group's log is present whether the group has a limit or not, as
-// another replica may have charged it.
+// arguments of the scripts that move them. A message without an event lacks them. The group's log is present
+// whether the group has a limit or not, as another worker may have charged it.
 func (l *Limiter) withSlots(c call, request Request) call {
+	if request == (Request{}) {
+		return c
+	}
 	p := l.plan.Load()
 	category, group := categoryScope(request.Category), groupScope(request.Category)
 	c.arguments = append(c.arguments, strconv.Itoa(request.Cost))
@@ -315,7 +318,7 @@ func (l *Limiter) sentCall(request Request) call {
 	return l.withSlots(call{
 		"sent.lua",
 		[]string{l.keys.meta(), l.keys.inFlight(), l.keys.sent()},
-		[]any{request.member(), micros(l.dedupe), l.knownToken()},
+		[]any{request.member(), micros(l.dedupe), l.knownToken(), request.Delivery},
 	}, request)
 }
 
@@ -340,7 +343,7 @@ const unpacedWindow = 10 * time.Second
 
 func (l *Limiter) beginCall(post Post, event string) call {
 	channel, pace := cmp.Or(post.Channel, webhookChannel), l.standing.Pace
-	c := call{
+	return l.withSlots(call{
 		"begin.lua",
 		[]string{l.keys.inFlight(), l.keys.pauses(), l.keys.probes(), l.keys.pace(channel), l.keys.meta(),
 			l.keys.paceWaiting(channel)},
@@ -360,11 +363,7 @@ func (l *Limiter) beginCall(post Post, event string) call {
 			post.Worker,
 			strconv.FormatInt(max(0, post.Since.UnixMicro()), 10),
 		},
-	}
-	if event == "" {
-		return c
-	}
-	return l.withSlots(c, post.Request)
+	}, post.Request)
 }
 
 func (l *Limiter) answeredCall(answer Answer, event string) call {
@@ -375,7 +374,7 @@ func (l *Limiter) answeredCall(answer Answer, event string) call {
 	case answer.Posted:
 		word = "posted"
 	}
-	c := call{
+	return l.withSlots(call{
 		"answered.lua",
 		[]string{l.keys.pauses(), l.keys.probes(), l.keys.pace(channel), l.keys.inFlight(), l.keys.meta()},
 		[]any{
@@ -388,11 +387,7 @@ func (l *Limiter) answeredCall(answer Answer, event string) call {
 			answer.Request.Delivery,
 			flag(answer.Failed),
 		},
-	}
-	if event == "" {
-		return c
-	}
-	return l.withSlots(c, answer.Request)
+	}, answer.Request)
 }
 
 func (l *Limiter) pausesCall() call {

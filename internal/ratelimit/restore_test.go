@@ -307,6 +307,20 @@ func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 	}
 }
 
+// A log would take a command with a member for each slot.
+func TestCostlyEventIsPutBackIntoBuckets(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("5000/1h:1m", "5000/1h:1m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.admits(costing(event("e", "a"), ratelimit.MaxExactCost+1))
+		c.SetTemporary(temporaryLimits("global", "5000/1h", "category/a", "5000/1h"))
+		s.empty(t)
+		s.putsBack(t, c)
+		s.wantUsed(t, rules, ratelimit.MaxExactCost+1)
+		inGlobal(t, s, 0)
+	})
+}
+
 // An event that another replica has sent is settled, also where its id is forgotten by now.
 func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -331,80 +345,6 @@ func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 	})
 }
 
-// A copy has what a replica had admitted up to some moment: it gets what came later.
-func TestCopyGetsOnlyWhatItLacks(t *testing.T) {
-	for name, limit := range forms {
-		t.Run(name, func(t *testing.T) {
-			s := onProcess(t) // the embedded store has no DUMP
-			rules := kit.Rules(limit, limit, "")
-			a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
-			a.want(ratelimit.Admitted, events(5, "a", "x")...)
-			b.want(ratelimit.Admitted, events(5, "b", "x")...)
-			copied := map[string]string{}
-			for _, key := range s.Keys(t.Context(), "*").Val() {
-				copied[key] = s.Dump(t.Context(), key).Val()
-			}
-			a.want(ratelimit.Admitted, events(3, "later", "x")...)
-			b.want(ratelimit.Admitted, costing(event("costly", "x"), 30))
-			s.empty(t)
-			for key, dump := range copied {
-				kit.Check(t, s.Restore(t.Context(), key, 0, dump).Err())
-			}
-			s.putsBack(t, b, a)
-			s.wantUsed(t, rules, 43)
-		})
-	}
-}
-
-// Replicas with limits in different forms put back into one scope.
-func TestBothFormsArePutBack(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		exact, buckets := kit.Rules("20/30m", "20/30m", ""), kit.Rules("20/30m:1m", "20/30m:1m", "")
-		a, b := s.remembering(t, "a", exact, day), s.remembering(t, "b", buckets, day)
-		a.want(ratelimit.Admitted, events(6, "a", "x")...)
-		b.want(ratelimit.Admitted, events(6, "b", "x")...)
-		s.empty(t)
-		s.putsBack(t, b, a)
-		for _, rules := range []ratelimit.Rules{exact, buckets} {
-			s.wantUsed(t, rules, 12)
-		}
-	})
-}
-
-// An event that was in flight for longer than it is known is charged anew when it comes again, and so it
-// is put back.
-func TestWhatIsAdmittedAnewIsPutBack(t *testing.T) {
-	withJournal(t, func(t *testing.T, s *store, c caller) {
-		e := event("e", "a")
-		c.want(ratelimit.Admitted, e)
-		c.pass(s, 11*time.Minute)
-		c.want(ratelimit.Admitted, e)
-		s.empty(t)
-		s.putsBack(t, c)
-		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
-			t.Errorf("%d slots, expected 1", n)
-		}
-	})
-}
-
-// The same where another replica is given it then: what the first one knew of it is over.
-func TestWhatIsAdmittedAnewElsewhereIsRememberedAnew(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		rules := kit.Rules("9/10m", "9/10m", "")
-		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
-		e := event("e", "x")
-		a.want(ratelimit.Admitted, e)
-		a.pass(s, 11*time.Minute)
-		b.want(ratelimit.Admitted, e)
-		a.want(ratelimit.Admitted, e)
-		a.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		s.empty(t)
-		s.putsBack(t, a) // the other one has died
-		s.wantUsed(t, rules, 1)
-		a.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
-	})
-}
-
 // An id that was sent again after its dedupe window has two slots: two posts.
 func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -421,17 +361,96 @@ func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 	})
 }
 
-func TestWhatIsRefundedTwiceIsNotPutBack(t *testing.T) {
+// An event that is decided again is remembered twice. Its refund ends both.
+func TestRefundAfterASecondDecisionIsPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
-		c.want(ratelimit.Admitted, e)
-		c.refund(e)
-		c.refund(e)
+		c.admits(e)
+		c.posts(1, e, "", "p1")
+		c.failed(e, "p1")
+		c.pass(s, 11*time.Minute)
+		c.admits(e)
+		if !c.refundAfter(e, "p1") {
+			t.Error("nothing is refunded")
+		}
+		before := s.everything(t)
 		s.empty(t)
 		s.putsBack(t, c)
-		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 0 {
-			t.Errorf("%d slots, expected 0", n)
-		}
+		s.sameAs(t, before)
+	})
+}
+
+// What is left of an event that was refused in its second decision: its posts, and its slots if it may be in
+// Slack.
+func TestRefusalOfASecondDecisionIsPutBack(t *testing.T) {
+	e := event("e", "a")
+	for name, test := range map[string]struct {
+		posts   func(c caller)
+		entries int // that are left in the store: three of another event, and those of this one
+	}{
+		"not posted":      {func(caller) {}, 3},
+		"failed":          {func(c caller) { c.posts(1, e, "", "p1"); c.failed(e, "p1") }, 4},
+		"may be in Slack": {func(c caller) { c.posts(1, e, "", "p1") }, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				c := s.remembering(t, "r", kit.Rules("1/10m+9/2h", "1/10m+9/2h", ""), day)
+				c.admits(e)
+				test.posts(c)
+				c.pass(s, 11*time.Minute)
+				c.admits(event("other", "a"))
+				c.want(ratelimit.Category, e)
+				before := s.everything(t)
+				if len(before) != test.entries {
+					t.Errorf("%d entries, expected %d: %v", len(before), test.entries, before)
+				}
+				s.empty(t)
+				s.putsBack(t, c)
+				s.sameAs(t, before)
+			})
+		})
+	}
+}
+
+// Another message with the id of an event in flight is refused, and takes no slots away from it.
+func TestDuplicateReleasesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.admits(event("e", "a"))
+		c.duplicates(by("another message", event("e", "a")))
+		s.empty(t)
+		s.putsBack(t, c)
+		s.wantUsed(t, rules, 1)
+	})
+}
+
+// A replica learns from a redelivery that another one has decided its event again.
+func TestAnotherReplicasSecondDecisionIsPutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		e := event("e", "x")
+		a.admits(e)
+		a.pass(s, 11*time.Minute)
+		b.admits(e)
+		a.admits(e)
+		s.empty(t)
+		s.putsBack(t, a)
+		s.wantUsed(t, rules, 1)
+	})
+}
+
+// What a post may be, a restored record tells, unless Slack's response proves that the post failed.
+func TestPostWithAnUncertainAnswerIsPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		e := event("e", "a")
+		c.admits(e)
+		c.posts(1, e, "", "p1")
+		c.answer(ratelimit.Answer{Request: e, Name: "p1"}, ratelimit.NoPause)
+		s.empty(t)
+		s.putsBack(t, c)
+		c.wantUnknown(e, "", "p2")
 	})
 }
 
@@ -461,47 +480,6 @@ func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
 		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 2 {
 			t.Errorf("%d slots after the event was asked for again, expected 2", n)
 		}
-	})
-}
-
-// An event in flight is known for the longest window of any limit, and put back for as long.
-func TestEventInFlightIsPutBackBeyondTheGlobalWindow(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		c := s.remembering(t, "r", kit.Rules("9/1s", "9/10m:1m", ""), day)
-		e := event("e", "a")
-		c.want(ratelimit.Admitted, e)
-		c.pass(s, 10*time.Second)
-		s.empty(t)
-		s.putsBack(t, c)
-		if _, found, err := c.InFlight(t.Context(), e); err != nil || !found {
-			t.Errorf("the event is not in flight any more (%v): it would be charged and sent again", err)
-		}
-	})
-}
-
-// A post that began after a copy of the store was made is put back into that copy, also where the admission
-// alone is too old by then to be known.
-func TestAPostIsPutBackIntoARecordThatIsTooOldWithoutIt(t *testing.T) {
-	withJournal(t, func(t *testing.T, s *store, c caller) {
-		e := event("e", "a")
-		c.want(ratelimit.Admitted, e)
-		c.pass(s, 9*time.Minute)
-		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
-		state, delivery, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), " ")
-		fields := strings.Split(state, ":") // since, posts, begun, name
-		if len(fields) != 4 {
-			t.Fatalf("the record of a post is %q", state)
-		}
-		begun, err := strconv.ParseInt(fields[2], 10, 64)
-		kit.Check(t, err)
-		c.JournalTimes(e, begun, 0)
-		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", slot(e), fields[0]+":0:0: "+delivery).Err())
-		c.pass(s, 2*time.Minute)
-		s.putsBack(t, c)
-		if refunded, err := c.Refund(t.Context(), e, ""); refunded || err != nil {
-			t.Errorf("refunded: %t, %v, although a post has begun whose result nobody knows", refunded, err)
-		}
-		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
 	})
 }
 
@@ -558,27 +536,6 @@ func TestSentSettlesWhatWasPutBackInFlight(t *testing.T) {
 			t.Errorf("in flight: %t, %v, expected that it is settled", found, err)
 		}
 		a.want(ratelimit.Duplicate, e)
-	})
-}
-
-// An id that a copy of the store had as sent earlier is known for as long as one that it did not have.
-func TestAnIDThatWasSentAgainIsKnownAsLong(t *testing.T) {
-	withJournal(t, func(t *testing.T, s *store, c caller) {
-		ctx, e := t.Context(), event("e", "a")
-		c.sent(e)
-		sent, ends := s.score(t, "{n}:sent", slot(e)), s.PExpireTime(ctx, "{n}:sent").Val()
-		c.JournalTimes(e, 0, sent)
-		const earlier = time.Hour
-		was := redis.Z{Score: float64(sent - earlier.Microseconds()), Member: slot(e)}
-		kit.Check(t, s.ZAdd(ctx, "{n}:sent", was).Err())
-		kit.Check(t, s.PExpireAt(ctx, "{n}:sent", time.UnixMilli((ends-earlier).Milliseconds())).Err())
-		s.putsBack(t, c)
-		if got := s.PExpireTime(ctx, "{n}:sent").Val(); got < ends {
-			t.Errorf("ids are forgotten %s early", ends-got)
-		}
-		if got := s.score(t, "{n}:sent", slot(e)); got != sent {
-			t.Errorf("sent at %d, expected %d", got, sent)
-		}
 	})
 }
 
@@ -675,5 +632,361 @@ func TestPuttingBackMovesTheOpeningOn(t *testing.T) {
 		s.putsBack(t, c)
 		_, wait = s.quarantine(t, "primary")
 		s.waits(t, wait, 500*time.Millisecond)
+	})
+}
+
+// A store that has lost everything gets the posts back with the second admission, or with the first one when
+// no window has it any more.
+func TestPostsArePutBackAfterASecondDecision(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m", "9/10m", "")
+		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
+		again, once, failed := event("again", "x"), event("once", "x"), event("failed", "x")
+		a.admits(again, once, failed)
+		a.posts(1, again, "", "p1")
+		a.posts(1, once, "", "p2")
+		a.posts(1, failed, "", "p3")
+		a.failed(failed, "p3")
+		advance := func(d time.Duration) {
+			s.advance(t, d)
+			if s.embedded == nil {
+				a.AgeJournal(d.Microseconds())
+				b.AgeJournal(d.Microseconds())
+			}
+		}
+		advance(time.Hour)
+		b.admits(again, failed)
+		before := s.HGetAll(t.Context(), "{n}:inflight").Val()
+		delete(before, slot(once)) // the other one remembers it
+		s.empty(t)
+		s.putsBack(t, b)
+		if difference := cmp.Diff(before, s.HGetAll(t.Context(), "{n}:inflight").Val()); difference != "" {
+			t.Errorf("in flight (-before +put back):\n%s", difference)
+		}
+		b.wantPermit(ratelimit.LastPostUnknown, 1, again, "", "q1")
+		b.posts(2, failed, "", "q2")
+		s.empty(t)
+		s.putsBack(t, a)
+		s.putsBack(t, b)
+		b.wantPermit(ratelimit.LastPostUnknown, 1, again, "", "q1")
+		if n := s.count(t, "{n}:global"); n != 2 {
+			t.Errorf("%d slots are put back, expected those of the second admissions", n)
+		}
+		b.admits(once)
+		b.wantPermit(ratelimit.LastPostUnknown, 1, once, "", "q3")
+		s.empty(t)
+		s.putsBack(t, a)
+		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 22*time.Hour {
+			t.Errorf("the posts that are put back expire in %s, expected a day", left)
+		}
+	})
+}
+
+// What restore.lua leaves as it is, and how long what it puts back is kept.
+
+func TestWhatIsPutBackExpires(t *testing.T) {
+	for name, limit := range map[string]string{"exact": "9/10m", "buckets": "9/10m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				c := s.remembering(t, "r", kit.Rules(limit, limit, ""), time.Hour)
+				c.want(ratelimit.Admitted, events(3, "e", "a")...)
+				c.sent(event("e-1", "a"))
+				s.empty(t)
+				s.putsBack(t, c)
+				keys := s.Keys(t.Context(), "*").Val()
+				if len(keys) != 6 { // meta, in flight, sent, the index, and both scopes
+					t.Errorf("keys %q, expected 6", keys)
+				}
+				for _, key := range keys {
+					least := 9 * time.Minute
+					if key == "{n}:categories" {
+						least += time.Hour // as long as an id is known
+					}
+					if left := s.PTTL(t.Context(), key).Val(); left < least {
+						t.Errorf("%s expires in %s, expected %s at least, and an end", key, left, least)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What is wrong with the index keeps nothing else from being put back, and a foreign key is left as it is.
+func TestAnIndexOfAnotherTypeIsLeftAsItIs(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		s.empty(t)
+		kit.Check(t, s.Set(t.Context(), "{n}:categories", "foreign", 0).Err())
+		s.putsBack(t, c)
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
+		}
+		if got, ends := s.Get(t.Context(), "{n}:categories").Val(), s.TTL(t.Context(), "{n}:categories").Val(); got != "foreign" || ends != -1 {
+			t.Errorf("the foreign key holds %q and expires in %s, expected that it is as it was", got, ends)
+		}
+	})
+}
+
+// What was admitted in one call has one time, and is put back in one call, however much it is.
+func TestALargeBatchIsPutBackWhole(t *testing.T) {
+	for name, limit := range map[string]string{"exact": "1000/30m", "buckets": "1000/30m:1m"} {
+		t.Run(name, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				rules := kit.Rules(limit, limit, "")
+				c := s.remembering(t, "r", rules, day)
+				_, err := c.Admit(t.Context(), events(700, "e", "a"))
+				kit.Check(t, err)
+				s.empty(t)
+				s.putsBack(t, c)
+				s.wantUsed(t, rules, 700)
+			})
+		})
+	}
+}
+
+// An event is remembered from its last post on.
+func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
+		e := event("e", "a")
+		c.want(ratelimit.Admitted, e)
+		c.pass(s, 9*time.Minute)
+		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
+		c.JournalTimes(e, s.Time(t.Context()).Val().UnixMicro(), 0)
+		c.pass(s, 2*time.Minute)
+		c.want(ratelimit.Admitted, event("another", "a")) // what is over is forgotten
+		s.empty(t)
+		s.putsBack(t, c)
+		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
+	})
+}
+
+// Several buckets are put back in one call, beside one that is there.
+func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.want(ratelimit.Admitted, events(2, "e", "a")...)
+		mark := s.HGet(t.Context(), "{n}:meta", "seen r").Val()
+		for i := range 2 {
+			c.pass(s, 2*time.Minute)
+			c.want(ratelimit.Admitted, event(fmt.Sprint("later ", i), "a"))
+		}
+		before := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
+		if s.embedded == nil {
+			mark = "0" // it grew older: all is later than this
+			s.Del(t.Context(), "{n}:buckets:global")
+		} else {
+			s.ZRem(t.Context(), "{n}:buckets:global", before[1], before[2])
+		}
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen r", mark).Err())
+		s.putsBack(t, c)
+		after := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
+		if s.embedded == nil && len(after) != 3 || s.embedded != nil && !slices.Equal(after, before) {
+			t.Errorf("buckets %q, expected as before: %q", after, before)
+		}
+		s.wantUsed(t, rules, 4)
+	})
+}
+
+// A clock, a mark and admissions from before a clock was set right, days ahead, move nothing.
+func TestTimesFarAheadAreNotPutBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
+		c := s.remembering(t, "r", rules, day)
+		c.want(ratelimit.Admitted, event("ahead", "a"), event("sent ahead", "a"))
+		c.sent(event("sent ahead", "a"))
+		s.empty(t)
+		c.pass(s, -3*day) // what it remembers lies three days ahead
+		c.want(ratelimit.Admitted, event("e", "a"))
+		clock, _ := s.clock(t)
+		s.empty(t)
+		ahead := clock + 3*day.Microseconds()
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", ahead, "seen r", ahead).Err())
+		s.putsBack(t, c)
+		s.wantUsed(t, rules, 1) // that of the one event of now
+		if latest := s.latestAdmission(t); latest > clock+time.Minute.Microseconds() {
+			t.Errorf("the latest admission is %d, expected about %d", latest, clock)
+		}
+		if sent := s.ZCard(t.Context(), "{n}:sent").Val(); sent != 0 {
+			t.Errorf("%d ids were sent, expected none", sent)
+		}
+		if active := s.score(t, "{n}:categories", "a"); active > clock+time.Minute.Microseconds() {
+			t.Errorf("the category was active at %d, expected about %d", active, clock)
+		}
+	})
+}
+
+// What the store has that is later stays: a mark, a time of sending, the record of a later post, an event
+// admitted anew.
+func TestPuttingBackReplacesNothingLater(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
+		posted, sent, again := event("posted", "a"), event("sent", "a"), event("again", "a")
+		unsettled := event("unsettled", "a")
+		c.want(ratelimit.Admitted, posted, sent, again, unsettled)
+		c.wantPermit(ratelimit.Granted, 1, posted, "", "first")
+		c.wantPermit(ratelimit.Granted, 1, unsettled, "", "other")
+		c.sent(sent)
+		c.sent(again)
+		later := s.Time(t.Context()).Val().Add(time.Minute).UnixMicro()
+		s.ZAdd(t.Context(), "{n}:sent", zAt(later, slot(sent)))
+		s.HSet(t.Context(), "{n}:meta", "seen r", later)
+		s.ZAdd(t.Context(), "{n}:categories", zAt(later, "a"))
+		since, _, _ := strings.Cut(s.HGet(t.Context(), "{n}:inflight", slot(posted)).Val(), ":")
+		record := fmt.Sprintf("%s:2:%d:second elsewhere", since, later)
+		anew := fmt.Sprintf("%d:0:0: elsewhere", later)
+		s.HSet(t.Context(), "{n}:inflight", slot(posted), record, slot(again), anew,
+			slot(unsettled), anew)
+
+		s.putsBack(t, c)
+		if got := s.score(t, "{n}:sent", slot(sent)); got != later {
+			t.Errorf("sent at %d, expected %d", got, later)
+		}
+		if got := s.score(t, "{n}:categories", "a"); got != later {
+			t.Errorf("the last admission of the category was at %d, expected %d", got, later)
+		}
+		want := map[string]string{slot(posted): record, slot(again): anew, slot(unsettled): anew}
+		if difference := cmp.Diff(want, s.HGetAll(t.Context(), "{n}:inflight").Val()); difference != "" {
+			t.Errorf("in flight (-want +got):\n%s", difference)
+		}
+		if got := s.HGet(t.Context(), "{n}:meta", "seen r").Val(); got != fmt.Sprint(later) {
+			t.Errorf("the mark is %s, expected %d", got, later)
+		}
+	})
+}
+
+// A record that the store has is not written again, which would also let it live longer.
+func TestPresentRecordIsNotPutBack(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.admits(event("e", "a"))
+		kit.Check(t, s.PExpire(t.Context(), "{n}:inflight", time.Minute).Err())
+		s.putsBack(t, c)
+		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left > time.Minute {
+			t.Errorf("the record expires in %s, expected a minute", left)
+		}
+	})
+}
+
+func TestWhatNoWindowHasIsNotInFlightAgain(t *testing.T) {
+	withJournal(t, func(t *testing.T, s *store, c caller) {
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.pass(s, 11*time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		if record := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(record) != 0 {
+			t.Errorf("in flight: %v, expected nothing", record)
+		}
+	})
+}
+
+// What is in Slack does not get in flight again when its id is forgotten.
+func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.sent(event("e", "a"))
+		c.pass(s, time.Minute)
+		s.empty(t)
+		s.putsBack(t, c)
+		if records := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(records) != 0 {
+			t.Errorf("in flight: %v, expected nothing", records)
+		}
+		if n := s.ZCard(t.Context(), "{n}:sent").Val(); n != 0 {
+			t.Errorf("%d ids were sent, expected none: its id is forgotten", n)
+		}
+		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 1 {
+			t.Errorf("%d slots, expected 1", n)
+		}
+	})
+}
+
+// restore calls restore.lua with nothing to put back.
+func (s *store) restore(t *testing.T, token string) []any {
+	t.Helper()
+	keys := []string{"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories"}
+	reply, err := redis.NewScript(lua.Restore).Run(t.Context(), s.Client, keys,
+		token, "r", day.Microseconds(), day.Microseconds(), 500_000, 30_000_000, 0, 0).Slice()
+	kit.Check(t, err)
+	return reply
+}
+
+func TestOnlyTheKnownStoreIsPutBackInto(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		s.quarantine(t, "g1")
+		before := s.contents(t)
+		if got := s.restore(t, "g2 1"); got[0] != int64(0) {
+			t.Errorf("%v, expected 0: it is another store", got)
+		}
+		s.unchanged(t, before)
+	})
+}
+
+func TestTheOpeningIsPutOffForThirtySecondsAtMost(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		token, _ := s.quarantine(t, "g1")
+		s.advance(t, 29_800*time.Millisecond)
+		if s.embedded == nil { // the token's time does not grow older
+			made := s.Time(t.Context()).Val().Add(-29_800 * time.Millisecond).UnixMicro()
+			token = fmt.Sprint("g1 ", made)
+			kit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", token).Err())
+		}
+		if got := s.restore(t, token); got[0] != int64(1) {
+			t.Fatalf("%v, expected 1", got)
+		}
+		if _, wait := s.quarantine(t, "g1"); wait > 200*time.Millisecond {
+			t.Errorf("the store opens in %s, expected 200ms", wait)
+		}
+	})
+}
+
+// TestAdmitNeedsTheKnownOpenStore, and stores nothing before.
+func TestAdmitNeedsTheKnownOpenStore(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		script := redis.NewScript(lua.Admit)
+		keys := []string{
+			"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories",
+			"{n}:global", "{n}:buckets:global", "{n}:category:a", "{n}:buckets:category:a",
+		}
+		asks := func(word, token string, dryRun int) {
+			t.Helper()
+			before := s.contents(t)
+			reply, err := script.Run(t.Context(), s.Client, keys, "86400000000", "1800000000", token, "r", dryRun,
+				1, 1, 0, 100, 1800000000, 0, 1, 0, 1800000000, 1, 1, 1800000000, 0, 1, "a", 2, 1, "a:e", "d", 1).Slice()
+			kit.Check(t, err)
+			if reply[0] != word {
+				t.Errorf("token %q: %v, expected %s", token, reply, word)
+			}
+			if word == "closed" && (reply[2].(int64) <= 0 || reply[2].(int64) > time.Minute.Microseconds()) {
+				t.Errorf("%v, expected a wait of a minute at most", reply)
+			}
+			if word != "decided" || dryRun == 1 {
+				s.unchanged(t, before)
+			}
+		}
+		wants := func(word, token string) {
+			t.Helper()
+			asks(word, token, 1)
+			asks(word, token, 0)
+		}
+		opensAfter := func(d time.Duration) {
+			t.Helper()
+			at, err := s.Time(t.Context()).Result()
+			kit.Check(t, err)
+			opens := strconv.FormatInt(at.Add(d).UnixMicro(), 10)
+			kit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", "p 1", "opens", opens).Err())
+		}
+		wants("unknown store", "p 1") // an empty one has no token
+		opensAfter(time.Minute)
+		wants("unknown store", "p 2")
+		wants("closed", "p 1")
+		opensAfter(300 * time.Millisecond)
+		if s.embedded != nil { // whose clock stands still
+			wants("closed", "p 1")
+		}
+		opensAfter(-time.Millisecond)
+		wants("unknown store", "p 2")
+		wants("decided", "p 1")
+		wants("decided", "") // any store
 	})
 }

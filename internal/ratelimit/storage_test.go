@@ -48,11 +48,12 @@ func TestEveryKeyExpires(t *testing.T) {
 		limiter.sent(e)
 		limiter.refund(f)
 		limiter.postsTo("#a", "p0")
+		limiter.postsTo("#begun", "p2")
 		limiter.answer(ratelimit.Answer{Channel: "#a", Name: "p0", RetryAfter: time.Minute}, ratelimit.PausedChannel)
 		limiter.answer(ratelimit.Answer{Channel: "#late", Name: "p1"}, ratelimit.NoPause) // its slot has expired
 		bounds := map[string]time.Duration{
 			"{n}:global": 30 * time.Minute, "{n}:inflight": day, "{n}:sent": day,
-			"{n}:pauses": 61 * time.Minute, "{n}:probes": 61 * time.Minute, "{n}:pace:#a": 3 * time.Hour, "{n}:pace:#late": 3 * time.Hour,
+			"{n}:pauses": 61 * time.Minute, "{n}:probes": 61 * time.Minute, "{n}:pace:#a": 3 * time.Hour, "{n}:pace:#begun": 3 * time.Hour, "{n}:pace:#late": 3 * time.Hour,
 			"{n}:categories": day + 2*time.Hour, "{n}:meta": 32 * day,
 			"{n}:category:a": 10 * time.Minute, "{n}:category:slow": 2 * time.Hour, "{n}:category:fast": 50 * time.Second,
 		}
@@ -105,29 +106,6 @@ func TestSentIDsAreForgotten(t *testing.T) {
 	})
 }
 
-func TestRestartKeepsWhatIsOnDisk(t *testing.T) {
-	t.Parallel()
-	s := onProcess(t, "--appendonly", "yes", "--appendfsync", "always")
-	limiter := s.limiter(t, kit.Rules("2/30m", "2/30m", ""), day)
-	e, f := event("e", "a"), event("f", "a")
-	limiter.admit(e, f)
-	limiter.sent(f)
-	before := s.contents(t)
-
-	s.server.Stop(t)
-	if decisions, err := limiter.Admit(t.Context(), []ratelimit.Request{e}); err == nil || decisions != nil {
-		t.Errorf("with the server stopped: %v, %v", decisions, err)
-	}
-	s.server.Restart(t)
-	kit.EventuallyNil(t, func() error { return limiter.Ready(t.Context()) })
-	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
-		t.Errorf("after the restart (-before +after):\n%s", difference)
-	}
-	limiter.admits(e)
-	limiter.duplicates(f)
-	limiter.want(ratelimit.Category, event("g", "a"))
-}
-
 func TestLargestBatchIsDecidedInOrder(t *testing.T) {
 	eachLimiter(t, "500/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		batch := make([]ratelimit.Request, ratelimit.MaxBatch)
@@ -169,6 +147,167 @@ func TestCostlyEventTakesAllItsSlots(t *testing.T) {
 		s.Del(t.Context(), "{n}:categories", "{n}:meta") // they show only that there was an admission, and when
 		if left := s.contents(t); left != "" {
 			t.Errorf("a refund left something behind:\n%s", left)
+		}
+	})
+}
+
+// What the scripts write is read, by the same parser in the product and in its tests.
+func TestInFlightRecordIsParsed(t *testing.T) {
+	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
+		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
+		read := func() ratelimit.InFlight {
+			t.Helper()
+			record, err := ratelimit.ParseInFlight(s.HGet(t.Context(), "{n}:inflight", slot(e)).Val())
+			kit.Check(t, err)
+			return record
+		}
+		limiter.admits(e)
+		if record, at := s.HGet(t.Context(), "{n}:inflight", slot(e)).Val(), s.takenAt(t, "{n}:global", slot(e)); record != fmt.Sprint(at, ":0:0: ", e.Delivery) {
+			t.Errorf("the record is %q, expected the admission at %d without a post", record, at)
+		}
+		want := ratelimit.InFlight{Admitted: time.UnixMicro(s.takenAt(t, "{n}:global", slot(e))).UTC(), Delivery: e.Delivery}
+		if difference := cmp.Diff(want, read()); difference != "" {
+			t.Errorf("admitted (-want +got):\n%s", difference)
+		}
+		limiter.posts(1, e, "", "p1")
+		limiter.posts(2, e, "p1", "p2")
+		got := read()
+		if got.LastPost.Before(want.Admitted) {
+			t.Errorf("the last post began at %s, before the admission at %s", got.LastPost, want.Admitted)
+		}
+		want.Posts, want.LastName, want.LastPost = 2, "p2", got.LastPost
+		if difference := cmp.Diff(want, got); difference != "" {
+			t.Errorf("with two posts (-want +got):\n%s", difference)
+		}
+	})
+}
+
+func TestMalformedInFlightRecordIsAnError(t *testing.T) {
+	for _, text := range []string{"", "soon", "17", ":1:2:p d", "17:1:2 d", "17:1:p:2 d", "-17 d", "1795149541123457000 d"} {
+		if record, err := ratelimit.ParseInFlight(text); err == nil {
+			t.Errorf("%q is read as %+v, expected an error", text, record)
+		}
+	}
+}
+
+func TestTokenOfAStoreExpires(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		s.quarantine(t, "g1")
+		if left := s.PTTL(t.Context(), "{n}:meta").Val(); left < 31*day || left > 33*day {
+			t.Errorf("it expires in %s, expected 32 days", left)
+		}
+	})
+}
+
+// A caller may know a post of which the store knows nothing: the record was put back without it.
+func TestUnpostedEventIsAlwaysRefunded(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
+		c.admits(event("e", "a"))
+		if !c.refundAfter(event("e", "a"), "a post") {
+			t.Error("nothing was refunded")
+		}
+	})
+}
+
+// A record is forgotten a month after its last post, and one that cannot be read is left alone.
+func TestRecentPostKeepsAnOldRecord(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("99/1h", "99/1h", ""), day)
+		c.admits(event("first", "a"))
+		now := s.Time(t.Context()).Val()
+		old := now.Add(-32 * day).UnixMicro()
+		records := map[string]string{
+			"a:posted":  fmt.Sprintf("%d:1:%d:post delivery", old, now.UnixMicro()),
+			"a:unknown": "of a later release",
+		}
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", records).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", "a:old", fmt.Sprintf("%d:0:0: delivery", old)).Err())
+		for i := 0; s.HExists(t.Context(), "{n}:inflight", "a:old").Val(); i++ {
+			if i == 90 {
+				t.Fatal("90 admissions have not met the old record")
+			}
+			c.admits(event(fmt.Sprint("e", i), "a"))
+			c.sent(event(fmt.Sprint("e", i), "a"))
+		}
+		for name, record := range records {
+			if got := s.HGet(t.Context(), "{n}:inflight", name).Val(); got != record {
+				t.Errorf("%s is %q, expected %q", name, got, record)
+			}
+		}
+	})
+}
+
+// A replica that is gone for a month is forgotten, and nothing else of the store is.
+func TestReplicasThatAreGoneAreForgotten(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("999/1h", "999/1h", ""), day)
+		now := s.Time(t.Context()).Val()
+		kept := map[string]string{"seen here": fmt.Sprint(now.UnixMicro()), "seen junk": "x", "of a later release": "1"}
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", kept).Err())
+		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "seen gone", now.Add(-32*day).UnixMicro()).Err())
+		for i := 0; s.HExists(t.Context(), "{n}:meta", "seen gone").Val(); i++ {
+			if i == 200 {
+				t.Fatal("200 admissions have not met the old field")
+			}
+			c.admits(event(fmt.Sprint("e", i), "a"))
+		}
+		for field, value := range kept {
+			if got := s.HGet(t.Context(), "{n}:meta", field).Val(); got != value {
+				t.Errorf("%s is %q, expected %q", field, got, value)
+			}
+		}
+	})
+}
+
+// Clean-up fails no decision: users of v0.1.0 may not run HRANDFIELD.
+func TestUserWhoMayNotCleanUpAdmits(t *testing.T) {
+	for _, command := range []string{"hrandfield", "hdel"} {
+		s := onProcess(t)
+		old := s.Time(t.Context()).Val().Add(-32 * day).UnixMicro()
+		for i := range 50 {
+			record := fmt.Sprintf("%d:0:0: delivery", old)
+			kit.Check(t, s.HSet(t.Context(), "{n}:inflight", fmt.Sprint("a:old", i), record).Err())
+		}
+		kit.Check(t, s.Do(t.Context(), "ACL", "SETUSER", "default", "-"+command).Err())
+		s.limiter(t, kit.Rules("900/1h", "900/1h", ""), day).admits(events(200, "e", "a")...)
+	}
+}
+
+// A batch that writes many records looks at more of the old ones.
+func TestCleanUpKeepsUpWithLargeBatches(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("9000/1h", "9000/1h", ""), day)
+		old := s.Time(t.Context()).Val().Add(-32 * day).UnixMicro()
+		records := map[string]string{}
+		for i := range 900 {
+			records[fmt.Sprint("a:old", i)] = fmt.Sprintf("%d:0:0: delivery", old)
+		}
+		kit.Check(t, s.HSet(t.Context(), "{n}:inflight", records).Err())
+		for i := 1; ; i++ {
+			c.admit(events(30, fmt.Sprint("e", i), "a")...)
+			if removed := len(records) + 30*i - int(s.HLen(t.Context(), "{n}:inflight").Val()); removed >= 100 {
+				return
+			} else if removed > 0 || i == 200 {
+				t.Fatalf("%d old records are gone after %d batches, expected 100 or more at once", removed, i)
+			}
+		}
+	})
+}
+
+func TestSentBacklogIsTrimmedInParts(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), time.Hour)
+		old := s.Time(t.Context()).Val().Add(-2 * time.Hour).UnixMicro()
+		var stale []redis.Z
+		for i := range 1500 {
+			stale = append(stale, zAt(old, fmt.Sprint("a:", i)))
+		}
+		kit.Check(t, s.ZAdd(t.Context(), "{n}:sent", stale...).Err())
+		c.admits(event("e", "a"))
+		c.sent(event("e", "a"))
+		if n := s.ZCount(t.Context(), "{n}:sent", "-inf", fmt.Sprint(old)).Val(); n != 500 {
+			t.Errorf("%d stale ids are left, expected 500", n)
 		}
 	})
 }

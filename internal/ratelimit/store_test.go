@@ -2,8 +2,11 @@ package ratelimit_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -392,11 +395,6 @@ func from(source string, request ratelimit.Request) ratelimit.Request {
 	return request
 }
 
-func in(category string, request ratelimit.Request) ratelimit.Request {
-	request.Category = category
-	return request
-}
-
 // verdicts are the bare answers, for comparing a whole batch.
 func verdicts(decisions []ratelimit.Decision) []ratelimit.Verdict {
 	bare := make([]ratelimit.Verdict, len(decisions))
@@ -412,4 +410,39 @@ func sameVerdicts(t testing.TB, want []ratelimit.Verdict, decisions []ratelimit.
 	if difference := cmp.Diff(want, verdicts(decisions)); difference != "" {
 		t.Errorf("(-want +got):\n%s", difference)
 	}
+}
+
+// TestMain lets tests overlap: those of failures wait for servers, and the others have a store each.
+func TestMain(m *testing.M) {
+	kit.Overlap(12)
+	kit.QuietRedis()
+	debug.SetGCPercent(400) // the embedded store makes a Lua state for each call, and throws it away
+	playHistories("30")
+	os.Exit(m.Run())
+}
+
+// playHistories is how many random histories rapid plays of each kind where neither the command line nor
+// -short says how many. "make prove" plays more.
+func playHistories(n string) {
+	chosen := testing.Short()
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })
+	if !chosen {
+		_ = flag.Set("rapid.checks", n)
+	}
+}
+
+func mustParse(text string) ratelimit.Limit {
+	limit, err := ratelimit.ParseLimit(text)
+	if err != nil {
+		panic(err)
+	}
+	return limit
+}
+
+// newLimiter gives a limiter of its own namespace on the server.
+func newLimiter(tb testing.TB, server *redistest.Server, rules ratelimit.Rules, dedupe time.Duration) *ratelimit.Limiter {
+	tb.Helper()
+	limiter, err := ratelimit.New(server.Client(tb), tb.Name(), rules, dedupe)
+	kit.Check(tb, err)
+	return limiter
 }

@@ -27,7 +27,7 @@ type loader struct {
 	variables []variable
 	need      map[string]bool
 	problems  *Problems
-	set       map[string]bool // needed variables with a text, or with a file that cannot be read
+	given     map[string]bool // needed variables whose text or default is not empty, or whose file cannot be read
 	bad       map[string]bool // variables with a problem
 }
 
@@ -36,7 +36,7 @@ func newLoader(needs []string) *loader {
 	s := &Settings{}
 	l := &loader{
 		settings: s, variables: variablesIn(s), problems: &Problems{},
-		need: map[string]bool{}, set: map[string]bool{}, bad: map[string]bool{},
+		need: map[string]bool{}, given: map[string]bool{}, bad: map[string]bool{},
 	}
 	for _, v := range l.variables {
 		group := v.tag.Get("group")
@@ -56,7 +56,8 @@ func (l *loader) problem(name, format string, arguments ...any) {
 	l.problems.Add(name, format, arguments...)
 }
 
-// readEnvironment reads all needed settings from the environment, from files, or from instead.
+// readEnvironment reads all needed settings from the environment, from files, or, for the
+// variables in instead, from there.
 func (l *loader) readEnvironment(instead map[string]string) []Origin {
 	var fields []reflect.StructField
 	for _, v := range l.variables {
@@ -89,7 +90,7 @@ func (l *loader) read(v variable, text string) Origin {
 	if path := os.Getenv(v.Name + "_FILE"); path != "" {
 		origin.Source, origin.File = FromFile, path
 		if os.Getenv(v.Name) != "" {
-			l.unreadable(v, v.Name, "is set, and so is %s_FILE; expected only one of them", v.Name)
+			l.unknown(v, v.Name, "is set, and so is %s_FILE; expected only one of them", v.Name)
 			return origin
 		}
 		content, err := readFile(path)
@@ -97,7 +98,7 @@ func (l *loader) read(v variable, text string) Origin {
 			err = fmt.Errorf("%s is empty", path)
 		}
 		if err != nil {
-			l.unreadable(v, v.Name+"_FILE", "%v; expected a readable file with the value of %s", err, v.Name)
+			l.unknown(v, v.Name+"_FILE", "%v; expected a readable file with the value of %s", err, v.Name)
 			return origin
 		}
 		text = strings.TrimRight(string(content), "\r\n") // editors add a line end
@@ -116,9 +117,9 @@ func (l *loader) read(v variable, text string) Origin {
 	return origin
 }
 
-// unreadable adds a problem of a setting with an unknown text.
-func (l *loader) unreadable(v variable, name, format string, arguments ...any) {
-	l.set[v.Name], l.bad[v.Name] = true, true
+// unknown adds a problem of a setting whose text cannot be known.
+func (l *loader) unknown(v variable, name, format string, arguments ...any) {
+	l.given[v.Name], l.bad[v.Name] = true, true
 	l.problems.Add(name, format, arguments...)
 	_ = v.parse(v.Default)
 }
@@ -145,7 +146,7 @@ func (l *loader) stripped(name, text string) string {
 // take parses a text into the field of its setting, or adds the problems with it.
 func (l *loader) take(v variable, text string) {
 	if text != "" {
-		l.set[v.Name] = true
+		l.given[v.Name] = true
 	}
 	err := v.parse(text)
 	switch _, ofFile := err.(fileError); {
@@ -226,7 +227,7 @@ func (o Origin) Shown() string {
 		shown = redact.Redis(o.value)
 	case "url":
 		shown = redact.API(o.value)
-	default: // never
+	default: // the tag is never, or unknown
 		return "set"
 	}
 	return term.Printable(shown)

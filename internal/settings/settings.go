@@ -10,7 +10,7 @@
 //	enum       the words of a choice; a bool is true for the second one
 //	kind       the check of a text, see kinds.go
 //	secret     how the value is shown: never, servers, redis, url; file marks the path of a secret
-//	hash       "true" if replicas with different values treat events differently
+//	hash       "true" if workers with different values treat events differently
 //
 // envconfig fills texts, one parser converts them by the type of their fields, and checks of several settings
 // follow. Load reports all problems at once. Only NATS.Connect connects.
@@ -240,7 +240,7 @@ func (s Settings) Deciding() config.Deciding {
 	}
 }
 
-// Snapshot returns the settings for a replica's snapshot. The hash covers Deciding and the fields tagged
+// Snapshot returns the settings for a worker's snapshot. The hash covers Deciding and the fields tagged
 // hash.
 func (s Settings) Snapshot() snapshot.Settings {
 	var others strings.Builder

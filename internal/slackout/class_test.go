@@ -1,15 +1,12 @@
 package slackout
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slack-go/slack"
 
 	"notifier/internal/devstack"
 )
@@ -78,31 +75,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// slack-go reads the fake's responses as it reads Slack's.
-func TestSlackGoReadsTheFake(t *testing.T) {
-	s := startSlack(t)
-	api := slack.New(testToken, slack.OptionAPIURL(s.APIURL()))
-	post := func(b devstack.Response) error {
-		s.Respond(devstack.Next(b))
-		_, _, err := api.PostMessageContext(t.Context(), "C0", slack.MsgOptionText("hello", false))
-		return err
-	}
-	for code := range codes {
-		var answer slack.SlackErrorResponse
-		if err := post(devstack.Response{Code: code}); !errors.As(err, &answer) || answer.Err != code {
-			t.Errorf("%s: slack-go reads %v", code, err)
-		}
-	}
-	var limited *slack.RateLimitedError
-	if err := post(devstack.Response{RetryAfter: "7"}); !errors.As(err, &limited) || limited.RetryAfter != 7*time.Second {
-		t.Errorf("429 with Retry-After 7: slack-go reads %v", err)
-	}
-	if err := post(devstack.Response{}); err != nil {
-		t.Error(err)
-	}
-}
-
-// answer is a response of Slack, or of a proxy before it, and the expected classification.
+// answer pairs a response of Slack, or of a proxy, with the expected classification.
 type answer struct {
 	b    devstack.Response
 	want Error
@@ -117,41 +90,19 @@ var (
 		{devstack.Response{Status: 429, RetryAfter: "7"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 7 * time.Second}},
 		{devstack.Response{Status: 429}, Error{Class: RetryAfter, Code: "ratelimited"}},
 		{devstack.Response{Status: 200, Code: "ratelimited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "ratelimited", RetryAfter: 9 * time.Second}},
-		{devstack.Response{Status: 200, Code: "rate_limited", RetryAfter: "9"}, Error{Class: RetryAfter, Code: "rate_limited", RetryAfter: 9 * time.Second}},
-		{devstack.Response{Status: 429, Code: "message_limit_exceeded"}, Error{Class: Retry, Code: "message_limit_exceeded", RetryAfter: 10 * time.Minute}},
 
 		// Slack may have stored the message before it or a gateway failed. Only a code of Slack's own excludes that.
-		{devstack.Response{Status: 500}, Error{Class: Ambiguous, Code: "http_500"}},
 		{devstack.Response{Status: 500, Accept: true, Body: html}, Error{Class: Ambiguous, Code: "http_500"}},
-		{devstack.Response{Status: 501}, Error{Class: Ambiguous, Code: "http_501"}},
-		{devstack.Response{Status: 502}, Error{Class: Ambiguous, Code: "http_502"}},
-		{devstack.Response{Status: 503}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Response{Status: 503, Body: html}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Response{Status: 503, Code: "not_known_yet"}, Error{Class: Ambiguous, Code: "http_503"}},
 		{devstack.Response{Status: 503, Code: "search_unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Response{Status: 503, Body: "service unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Response{Status: 503, Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "http_503"}},
 		{devstack.Response{Status: 503, Body: `{"ok":true}`}, Error{Class: Ambiguous, Code: "http_503"}},
-		{devstack.Response{Status: 504, Body: html, Accept: true}, Error{Class: Ambiguous, Code: "http_504"}},
-		{devstack.Response{Status: 520, Body: html}, Error{Class: Ambiguous, Code: "http_520"}},
-		{devstack.Response{Status: 524, Accept: true}, Error{Class: Ambiguous, Code: "http_524"}},
 		{devstack.Response{Status: 599}, Error{Class: Ambiguous, Code: "http_599"}},
-		{devstack.Response{Status: 500, Code: "fatal_error"}, Error{Class: Ambiguous, Code: "fatal_error"}},
-		{devstack.Response{Status: 503, Code: "service_unavailable"}, Error{Class: Retry, Code: "service_unavailable"}},
-		{devstack.Response{Status: 500, Code: "rollup_error"}, Error{Class: Retry, Code: "rollup_error"}},
 
 		// A wrong URL or something in between: the queue is held.
-		{devstack.Response{Status: 302}, Error{Class: Retry, Code: "http_302"}},
-		{devstack.Response{Status: 401, Body: html}, Error{Class: Retry, Code: "http_401"}},
-		{devstack.Response{Status: 403, Body: html}, Error{Class: Retry, Code: "http_403"}},
 		{devstack.Response{Status: 404, Body: html}, Error{Class: Retry, Code: "http_404"}},
 		{devstack.Response{Status: 400}, Error{Class: Retry, Code: "http_400"}},
-		{devstack.Response{Status: 410}, Error{Class: Retry, Code: "http_410"}},
-		{devstack.Response{Status: 407}, Error{Class: Retry, Code: "http_407"}},
 		{devstack.Response{Status: 413}, Error{Class: Rejected, Code: "http_413"}},
 
 		{devstack.Response{Body: html}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Response{Body: `[]`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Response{Body: `{"ok":false}`}, Error{Class: Ambiguous, Code: "no_code"}},
 		{devstack.Response{Body: `{"ok":true,`}, Error{Class: Ambiguous, Code: "invalid_response"}},
 
@@ -174,7 +125,6 @@ var (
 		{devstack.Response{Status: 410, Code: "not_known_yet"}, Error{Class: Credentials, Code: "not_known_yet"}},
 		{devstack.Response{Body: "no_text"}, Error{Class: Rejected, Code: "no_text"}},
 		{devstack.Response{Body: "not_known_yet"}, Error{Class: Ambiguous, Code: "invalid_response"}},
-		{devstack.Response{Body: "OK"}, Error{Class: Ambiguous, Code: "invalid_response"}},
 		{devstack.Response{Status: 400, Body: `{"ok":false,"error":"no_text"}`}, Error{Class: Rejected, Code: "no_text"}},
 	}
 )
@@ -185,6 +135,9 @@ func TestClasses(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			s := startSlack(t)
 			p := newPoster(t, way.config(s))
+			// Webhooks of workflows confirm with JSON; the API always does.
+			s.Respond(devstack.Next(devstack.Response{Body: `{"ok":true}`, Accept: true}))
+			mustPost(t, p, hello())
 			for _, row := range slices.Concat(answers, [][]answer{apiAnswers, webhookAnswers}[i]) {
 				t.Run(strings.TrimSpace(fmt.Sprintf("%d %s", row.b.Status, row.want.Code)), func(t *testing.T) {
 					s.Respond(devstack.Next(row.b))
@@ -200,16 +153,6 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// Webhooks of workflows respond with JSON. Classifying their success as ambiguous would repeat the post
-// forever.
-func TestWebhookThatAnswersJSON(t *testing.T) {
-	s := startSlack(t)
-	s.Respond(devstack.Next(devstack.Response{Body: `{"ok":true}`}))
-	if _, err := newPoster(t, ways[1].config(s)).Post(t.Context(), hello()); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestRetryAfterHeader(t *testing.T) {
 	now := time.Date(2026, 11, 20, 4, 39, 0, 0, time.UTC)
 	for _, test := range []struct {
@@ -217,16 +160,12 @@ func TestRetryAfterHeader(t *testing.T) {
 		want        time.Duration
 	}{
 		{"", "", 0},
-		{"30", "", 30 * time.Second},
 		{" 30 ", "", 30 * time.Second},
 		{"1.5", "", 1500 * time.Millisecond},
 		{"-3", "", minRetryAfter},
 		{"1e999", "", 0},
-		{"0", "", minRetryAfter},
 		{"NaN", "", 0},
-		{"+Inf", "", MaxRetryAfter},
 		{"1e300", "", MaxRetryAfter},
-		{"tomorrow", "", 0},
 		{now.Add(90 * time.Second).Format(http.TimeFormat), "", 90 * time.Second},
 		{now.Add(-90 * time.Second).Format(http.TimeFormat), "", minRetryAfter},
 		{now.Add(5 * time.Minute).Format(http.TimeFormat), now.Add(4 * time.Minute).Format(http.TimeFormat), time.Minute},

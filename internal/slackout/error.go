@@ -10,7 +10,7 @@ type Class int
 
 // The classes of failure, a closed list.
 const (
-	// Slack is rate limiting: hold the event and pause every replica, for Error.RetryAfter if Slack names a
+	// Slack is rate limiting: hold the event and pause every worker, for Error.RetryAfter if Slack names a
 	// time
 	RetryAfter Class = iota + 1
 	Retry            // not posted, and not the event's fault: hold the event, try again

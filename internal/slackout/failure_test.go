@@ -33,17 +33,6 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-func TestTimeoutWhileConnecting(t *testing.T) {
-	config := Config{WebhookURL: "http://127.0.0.1/x", Timeout: 20 * time.Millisecond}
-	p := newPoster(t, config)
-	p.http.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	_, err := p.Post(t.Context(), hello())
-	wantError(t, err, Error{Class: Retry, Code: "timeout"})
-}
-
 func TestCallerCancels(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -87,32 +76,36 @@ func TestNotSent(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of the handshakes that fail here
 	secure.StartTLS()
 	defer secure.Close()
-	for _, test := range []struct{ url, code string }{
-		{"http://" + closed, "connection_refused"},
-		{"https://" + secure.Listener.Addr().String(), "tls_error"},        // a certificate that nobody trusts
-		{"https://" + startPlain(t).Listener.Addr().String(), "tls_error"}, // no TLS at all
-		{"http://no-such-host.invalid", "dns_error"},                       // no resolver is asked, see below
+	unknown := func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "no-such-host.invalid"}}
+	}
+	hanging := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	for _, test := range []struct {
+		url, code string
+		timeout   time.Duration
+		dial      func(context.Context, string, string) (net.Conn, error) // nil: the transport's own
+	}{
+		{"http://" + closed, "connection_refused", 10 * time.Second, nil},
+		{"https://" + secure.Listener.Addr().String(), "tls_error", 10 * time.Second, nil}, // an untrusted certificate
+		{"https://" + kit.Serve(t, http.NotFoundHandler()), "tls_error", 10 * time.Second, nil},
+		{"http://no-such-host.invalid", "dns_error", 10 * time.Second, unknown},
+		{"http://127.0.0.1", "timeout", 20 * time.Millisecond, hanging},
 	} {
 		for _, config := range []Config{
-			{Token: testToken, APIURL: test.url, Channel: "C0", Timeout: 10 * time.Second},
-			{WebhookURL: test.url + "/services/SeCrEt", Timeout: 10 * time.Second},
+			{Token: testToken, APIURL: test.url, Channel: "C0", Timeout: test.timeout},
+			{WebhookURL: test.url + "/services/SeCrEt", Timeout: test.timeout},
 		} {
 			p := newPoster(t, config)
-			if test.code == "dns_error" {
-				p.http.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
-					return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "no-such-host.invalid"}}
-				}
+			if test.dial != nil {
+				p.http.client.Transport.(*http.Transport).DialContext = test.dial
 			}
 			_, err := p.Post(t.Context(), hello())
 			wantError(t, err, Error{Class: Retry, Code: test.code})
 		}
 	}
-}
-
-func startPlain(t *testing.T) *httptest.Server {
-	server := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(server.Close)
-	return server
 }
 
 // location is the header of a redirect.
@@ -162,38 +155,4 @@ func TestHugeAnswer(t *testing.T) {
 		_, err := newPoster(t, way.config(s)).Post(t.Context(), hello())
 		wantError(t, err, Error{Class: Ambiguous, Code: "invalid_response"})
 	}
-}
-
-// TestPostsUseHTTP1 although Slack offers HTTP/2: a connection of HTTP/2 outlives a timeout.
-func TestPostsUseHTTP1(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		switch {
-		case r.ProtoMajor != 1:
-			t.Errorf("spoken to by %s", r.Proto)
-		case r.URL.Path == "/hang":
-			<-r.Context().Done()
-		case r.URL.Path == "/cut":
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = io.WriteString(w, "ok")
-	}))
-	server.EnableHTTP2 = true
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	defer server.Close()
-	post := func(path string) error {
-		p := newPoster(t, Config{WebhookURL: server.URL + path, Timeout: 10 * time.Second})
-		if path == "/hang" {
-			p.config.Timeout = 200 * time.Millisecond
-		}
-		p.http.client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-		_, err := p.Post(t.Context(), hello())
-		return err
-	}
-	if err := post("/ok"); err != nil {
-		t.Error(err)
-	}
-	wantError(t, post("/hang"), Error{Class: Ambiguous, Code: "timeout"})
-	wantError(t, post("/cut"), Error{Class: Ambiguous, Code: "connection_reset"})
 }

@@ -7,31 +7,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/internal/event"
-	"notifier/test/kit"
 )
-
-func TestMetadataIsSent(t *testing.T) {
-	for _, way := range ways {
-		t.Run(way.name, func(t *testing.T) {
-			s := startSlack(t)
-			ev := hello()
-			ev.Blocks = json.RawMessage(`[{"type":"divider"}]`)
-			if _, err := newPoster(t, way.config(s)).Post(t.Context(), ev); err != nil {
-				t.Fatal(err)
-			}
-			m := s.Messages()[0]
-			if way.name == "webhook" {
-				if _, sent := m.Form["metadata"]; sent {
-					t.Errorf("a webhook was given metadata: %s", m.Form["metadata"])
-				}
-				return
-			}
-			want := `{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}`
-			kit.WantJSON(t, json.RawMessage(m.Form["metadata"]), want)
-			kit.WantJSON(t, m.Metadata, want)
-		})
-	}
-}
 
 func TestMark(t *testing.T) {
 	marks := map[string]string{}
@@ -40,19 +16,12 @@ func TestMark(t *testing.T) {
 		plain bool
 	}{
 		{"e1", true},
-		{"NOTIFY.2.dmzuuupa8tve", true},
 		{"A/b:c_d-e+f=g~#@!%$*(){}[]|;,.?^`'", true},
 		{strings.Repeat("x", 128), true},
 		{strings.Repeat("x", 129), false},
-		{strings.Repeat("x", 1<<20), false},
 		{"two words", false},
-		{" e1", false},
-		{"e1\n", false},
-		{"e1\x00", false},
 		{"\x7f", false},
 		{"é", false},
-		{"e\u0301", false},
-		{"世界", false},
 		{"a&b", false}, {"a&amp;b", false}, {"a<b", false}, {"a>b", false}, {`a"b`, false}, {`a\b`, false},
 		{hashMark, false},
 		{markText("two words"), false},
@@ -107,30 +76,25 @@ func TestRefusedMetadata(t *testing.T) {
 // Other apps' metadata has any form.
 func TestMarkIsIn(t *testing.T) {
 	wanted := markOf(event.Event{ID: "e1", Category: "errors", IDSource: "/ci"})
-	for metadata, want := range map[string]bool{
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`:            true,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci","more":[1]}}`: true,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e2","category":"errors","source":"/ci"}}`:            false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"E1","category":"errors","source":"/ci"}}`:            false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"deploys","source":"/ci"}}`:           false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/cd"}}`:            false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}`:                           false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","source":"/ci"}}`:                                false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1"}}`:                                               false,
-		`{"event_type":"task_created","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`:              false,
-		`{"event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`:                                          false,
-		`{"event_type":"notifier_event","event_payload":{"event_id":1,"category":"errors","source":"/ci"}}`:               false,
-		`{"event_type":"notifier_event","event_payload":["e1"]}`:                                                          false,
-		`{"event_type":"notifier_event"}`: false,
-		`{"event_type":7}`:                false,
-		`{}`:                              false, `null`: false, `""`: false, `[]`: false, ``: false,
+	ours := `{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`
+	if !wanted.isIn(json.RawMessage(ours)) {
+		t.Error("its own mark is not recognized")
+	}
+	for _, change := range [][2]string{
+		{`"e1"`, `"e2"`},
+		{`"e1"`, `1`},
+		{`"errors"`, `"deploys"`},
+		{`"/ci"`, `"/cd"`},
+		{`,"source":"/ci"`, ``},
+		{`notifier_event`, `task_created`},
+		{`"notifier_event"`, `7`},
+		{ours, `[]`},
 	} {
-		if got := wanted.isIn(json.RawMessage(metadata)); got != want {
-			t.Errorf("%s: %t", metadata, got)
+		if metadata := strings.Replace(ours, change[0], change[1], 1); wanted.isIn(json.RawMessage(metadata)) {
+			t.Errorf("%s is taken for %s", metadata, ours)
 		}
 	}
-	if without := markOf(event.Event{ID: "e1", Category: "errors"}); without.isIn(json.RawMessage(
-		`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors","source":"/ci"}}`)) {
+	if markOf(hello()).isIn(json.RawMessage(ours)) {
 		t.Error("a message with a source is taken for the event without one")
 	}
 }

@@ -1,7 +1,7 @@
 // Package slackout posts events to Slack, with a bot token or through an incoming webhook.
 //
 // Post makes one attempt and returns its result. It never waits and never retries: only the caller knows
-// about the other replicas, which have to pause as well. An error is always an *Error, whose Class tells the
+// about the other workers, which have to pause as well. An error is always an *Error, whose Class tells the
 // caller how to proceed; class.go has the one table of Slack's codes. With a token, a message carries its
 // event's id as Slack metadata, and Find searches the channel for a post that may have reached Slack.
 //
@@ -9,7 +9,7 @@
 // this package's own, so that every post ends in time and no redirect sends a secret to another host. The
 // result depends on the recorded exchange: whether the request was sent, the status, the headers, the body.
 //
-// The package knows Slack's API and its markup. It does not know Redis, NATS, limits or other replicas.
+// The package knows Slack's API and its markup. It does not know Redis, NATS, limits or other workers.
 //
 // # Markup
 //

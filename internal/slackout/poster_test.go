@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"notifier/internal/devstack"
@@ -59,7 +58,7 @@ func hello() event.Event { return event.Event{ID: "e1", Category: "errors", Text
 
 func TestPostReachesSlack(t *testing.T) {
 	ev := event.Event{
-		Category: "errors", Text: "5 > 4 & <!channel>", ThreadTS: "1732077541.000100",
+		ID: "e1", Category: "errors", Text: "5 > 4 & <!channel>", ThreadTS: "1732077541.000100",
 		Blocks:      json.RawMessage(`[{"type":"section","text":{"type":"mrkdwn","text":"<@U1>"}}]`),
 		Attachments: json.RawMessage(`[{"color":"danger","text":"<!here>","fields":[{"title":"a","value":"<b>"}]}]`),
 	}
@@ -91,9 +90,15 @@ func TestPostReachesSlack(t *testing.T) {
 			want := Receipt{Channel: "C0DEFAULT", TS: m.TS}
 			if way.name == "webhook" {
 				want = Receipt{}
+				if _, sent := m.Form["metadata"]; sent {
+					t.Errorf("a webhook was given metadata: %s", m.Form["metadata"])
+				}
+			} else {
+				kit.WantJSON(t, m.Metadata,
+					`{"event_type":"notifier_event","event_payload":{"event_id":"e1","category":"errors"}}`)
 			}
-			if diff := cmp.Diff(want, receipt); diff != "" {
-				t.Errorf("receipt (-want +got):\n%s", diff)
+			if receipt != want {
+				t.Errorf("receipt %+v, want %+v", receipt, want)
 			}
 		})
 	}
@@ -134,7 +139,7 @@ func TestAllowedMarkupGoesOutUnchanged(t *testing.T) {
 func TestChannel(t *testing.T) {
 	p := newPoster(t, Config{
 		Token: testToken, Channel: "C0DEFAULT", Timeout: time.Second, Routes: pattern.MustTable(map[string]string{
-			"errors": "C0ERRORS", "team-a.>": "C0TEAM", "team-a.*.db": "C0DB", "*.urgent": "C0URGENT",
+			"errors": "C0ERRORS", "team-a.>": "C0TEAM", "team-a.*.db": "C0DB",
 		}),
 	})
 	for _, test := range []struct {
@@ -144,13 +149,7 @@ func TestChannel(t *testing.T) {
 		{event.Event{Category: "errors", Channel: "C0OWN"}, "C0OWN"},
 		{event.Event{Category: "errors"}, "C0ERRORS"},
 		{event.Event{Category: "deploys"}, "C0DEFAULT"},
-		{event.Event{Category: "errors.db"}, "C0DEFAULT"},
-		{event.Event{Category: "team-a"}, "C0DEFAULT"},
-		{event.Event{Category: "team-a.job1"}, "C0TEAM"},
-		{event.Event{Category: "team-a.job1.db"}, "C0DB"},  // "*" is more specific than ">"
-		{event.Event{Category: "team-a.urgent"}, "C0TEAM"}, // and a literal than "*", from the left
-		{event.Event{Category: "team-b.urgent"}, "C0URGENT"},
-		{event.Event{Category: "team-b.urgent", Channel: "C0OWN"}, "C0OWN"},
+		{event.Event{Category: "team-a.job1.db"}, "C0DB"}, // "*" is more specific than ">"
 	} {
 		if got := p.Channel(test.ev); got != test.want {
 			t.Errorf("Channel(%+v) = %q, want %q", test.ev, got, test.want)
@@ -158,11 +157,12 @@ func TestChannel(t *testing.T) {
 	}
 }
 
+// A response with ok is a success even if slack-go cannot decode the echo of the message.
 func TestReceiptNamesTheChannelAsSlackDoes(t *testing.T) {
 	s := startSlack(t)
 	p := newPoster(t, ways[0].config(s))
 	s.Respond(devstack.Next(
-		devstack.Response{Body: `{"ok":true,"channel":"C9","ts":"1.000001"}`},
+		devstack.Response{Body: `{"ok":true,"channel":"C9","ts":"1.000001","message":{"text":7,"blocks":"?"}}`},
 		devstack.Response{Body: `{"ok":true}`},
 	))
 	for _, want := range []Receipt{{"C9", "1.000001"}, {"C0DEFAULT", ""}} {
@@ -170,15 +170,6 @@ func TestReceiptNamesTheChannelAsSlackDoes(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("Post = %+v, %v, want %+v", got, err, want)
 		}
-	}
-}
-
-// A response with ok is a success even if slack-go cannot decode the echo of the message.
-func TestEchoDoesNotMatter(t *testing.T) {
-	s := startSlack(t)
-	s.Respond(devstack.Next(devstack.Response{Body: `{"ok":true,"channel":"C9","ts":"1.000001","message":{"text":7,"blocks":"?"}}`}))
-	if _, err := newPoster(t, ways[0].config(s)).Post(t.Context(), hello()); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -209,9 +200,6 @@ func TestNewRefuses(t *testing.T) {
 		} else if strings.Contains(err.Error(), "SeCrEt") {
 			t.Errorf("%s: the error quotes a secret: %v", name, err)
 		}
-	}
-	if _, err := New(good); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package snapshot describes the state of one replica as that replica sees it: the outages it waits for, the
+// Package snapshot describes the state of one worker as that worker sees it: the outages it waits for, the
 // queues of its channels, the streams, and the settings it runs with.
 //
 // A worker makes a Snapshot about once a second. The same value is its heartbeat in Redis, the body of
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Snapshot describes one replica. Times are by the replica's own clock, but for Channel.Oldest, which is by the
+// Snapshot describes one worker. Times are by the worker's own clock, but for Channel.Oldest, which is by the
 // clock of NATS.
 type Snapshot struct {
 	ID      string    `json:"id"` // host name and a random suffix
@@ -139,9 +139,9 @@ func (s Stream) Used() (share float64, bound string) {
 	return share, bound
 }
 
-// Settings identifies the settings of a replica. None of it is secret.
+// Settings identifies the settings of a worker. None of it is secret.
 type Settings struct {
-	// Hash identifies all settings that decide about events, as eight hex digits. Replicas with equal settings
+	// Hash identifies all settings that decide about events, as eight hex digits. Workers with equal settings
 	// have equal hashes.
 	Hash string `json:"hash"`
 	// Text maps variables to values: the limits, DEDUPE_WINDOW, SLACK_CHANNEL, SLACK_ROUTES and NATS_SUBJECT. It is

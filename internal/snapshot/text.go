@@ -13,7 +13,7 @@ import (
 // have the same, so that an operator who was woken by the alert finds its reason.
 const NearlyFull = 0.8
 
-// Lines describes the conditions of a replica, a line each: outages, channels that refuse every message,
+// Lines describes the conditions of a worker, a line each: outages, channels that refuse every message,
 // streams that are nearly full or hold undeliverable events, and the number of held events. It returns nil if
 // there are no conditions. Reasons can quote servers, so print the lines through term.Printable.
 func (s Snapshot) Lines() []string {

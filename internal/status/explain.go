@@ -57,15 +57,15 @@ func (e *CategoryError) Error() string { return e.text }
 // Explain explains the limits, mutes and recent events of a category, which need not have had an event. The
 // error is a *CategoryError, or means that Redis is unavailable.
 func (s Source) Explain(ctx context.Context, category string) (Explanation, error) {
-	if err := checkCategory(category); err != nil {
+	if err := checkIsOne(category); err != nil {
 		return Explanation{}, err
 	}
 	r := s.read(ctx)
-	if err := CheckCategories(r.deciding, category); err != nil {
+	if err := CheckOccurs(r.deciding, category); err != nil {
 		return Explanation{}, err
 	}
-	if r.view.unread != nil {
-		return Explanation{}, r.view.unread
+	if r.view.readErr != nil {
+		return Explanation{}, r.view.readErr
 	}
 	scopes, err := r.peek(ctx, r.view.tallies(), category)
 	if err != nil {
@@ -79,10 +79,13 @@ func (s Source) Explain(ctx context.Context, category string) (Explanation, erro
 		e.Limits = append(e.Limits, scope.rows...)
 	}
 	e.delay = r.view.delay(e.Channel)
-	return e, e.decide(ctx, r.limiter)
+	if err := e.decide(ctx, r.limiter); err != nil {
+		return Explanation{}, err
+	}
+	return e, nil
 }
 
-func checkCategory(category string) error {
+func checkIsOne(category string) error {
 	if err := pattern.Check(category); err != nil {
 		return &CategoryError{fmt.Sprintf("category %.200q %v", category, err)}
 	}
@@ -93,9 +96,9 @@ func checkCategory(category string) error {
 	return nil
 }
 
-// CheckCategories returns a *CategoryError if no event has a category, or a category that a pattern matches,
-// or if the name repeats the prefix of NATS_SUBJECT.
-func CheckCategories(d config.Deciding, name string) error {
+// CheckOccurs returns a *CategoryError for a category, or a pattern of categories, that no event can have
+// under NATS_SUBJECT, or that repeats the prefix of NATS_SUBJECT.
+func CheckOccurs(d config.Deciding, name string) error {
 	if meant, found := d.Subject.Repeated(name); found {
 		text := "category %q repeats the prefix of NATS_SUBJECT %q (did you mean %q?)"
 		return &CategoryError{fmt.Sprintf(text, name, d.Subject, meant)}
@@ -126,7 +129,8 @@ func (e *Explanation) decide(ctx context.Context, limiter Limiter) error {
 	return nil
 }
 
-// muteOf returns the mute that lasts longest of those that match a category, or nil.
+// muteOf returns the mute in force that ends last among those that match a category, or nil. A worker takes
+// the most specific one, but drops until the last one ends.
 func muteOf(orders []steering.Order, category string) *Override {
 	var longest *Override
 	for _, order := range orders {
@@ -195,7 +199,7 @@ func (s *SourceSum) add(count report.Count) {
 	switch {
 	case count.Outcome == outcome.Sent:
 		s.Sent += count.N
-	case isDrop(count):
+	case outcome.IsDrop(count.Outcome, count.Reason):
 		s.Dropped += count.N
 	}
 }

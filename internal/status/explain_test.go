@@ -94,7 +94,8 @@ func (r *reality) explain(t *testing.T, category string) Explanation {
 	return e
 }
 
-// TestExplain follows one category from empty to full and muted, and the global limit down to its reserve.
+// TestExplain follows one category from empty to full and muted, and the global limit down to its reserve. A
+// temporary limit's end is the lower bound of the wait.
 func TestExplain(t *testing.T) {
 	eachReal(t, func(t *testing.T, r *reality) {
 		says := func(category, want string) {
@@ -118,33 +119,27 @@ func TestExplain(t *testing.T) {
 		if got := full.Sentence(); !strings.HasPrefix(got, "Would be dropped: category/errors 3/1h is full, room in ") {
 			t.Errorf("%q", got)
 		}
+		order, err := steering.NewLimit("category/errors", "1/2h", "alice", "")
+		kit.Check(t, err)
+		_, _, err = r.steering.Set(t.Context(), order, 10*time.Minute)
+		kit.Check(t, err)
+		e := r.explain(t, "errors")
+		if e.Sends || e.Limit != "1/2h" || !e.AtLeast || e.RetryAfterS > 600 || !e.Limits[1].AtLeast ||
+			e.Limits[1].FreeAt.Sub(r.Now) > 11*time.Minute {
+			t.Errorf("%+v", e)
+		}
 		r.admit(t, "x", 1)
 		says("deploys", "Would be dropped: global 6/1h has room only for categories with a reserve (2 slots), room in at least ")
 		says("payments", "Would be sent to #alerts.")
 
 		for pattern, length := range map[string]time.Duration{">": time.Hour, "payments": time.Minute, "*": time.Second, "errors": 2 * time.Hour} {
-			order, err := steering.NewMute(pattern, "alice", "drill")
+			order, err = steering.NewMute(pattern, "alice", "drill")
 			kit.Check(t, err)
 			_, _, err = r.steering.Set(t.Context(), order, length)
 			kit.Check(t, err)
 		}
 		says("payments", "Would be dropped: muted by alice for ")
 		if e := r.explain(t, "payments"); e.Sends || e.Reason != outcome.Muted || e.Mute == nil || e.Mute.Name != ">" || e.Limit != "" {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
-// TestATemporaryLimitIsExplained with its end as the lower bound of the wait.
-func TestATemporaryLimitIsExplained(t *testing.T) {
-	eachReal(t, func(t *testing.T, r *reality) {
-		r.admit(t, "errors", 1)
-		order, err := steering.NewLimit("category/errors", "1/2h", "alice", "")
-		kit.Check(t, err)
-		_, _, err = r.steering.Set(t.Context(), order, 10*time.Minute)
-		kit.Check(t, err)
-		e := r.explain(t, "errors")
-		if e.Sends || e.Limit != "1/2h" || !e.AtLeast || e.RetryAfterS > 600 || !e.Limits[1].AtLeast || e.Limits[1].FreeAt.Sub(r.Now) > 11*time.Minute {
 			t.Errorf("%+v", e)
 		}
 	})

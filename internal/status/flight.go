@@ -35,10 +35,10 @@ func (s Source) Flights(ctx context.Context, id string, traces []ratelimit.Trace
 	for _, trace := range traces {
 		flights = append(flights, r.flight(id, trace))
 	}
-	return flights, r.view.unread
+	return flights, r.view.readErr
 }
 
-// flight describes one event. Its channel is the one of its category, unless a replica reports another one.
+// flight describes one event. Its channel is the one of its category, unless a worker reports another one.
 func (r reading) flight(id string, t ratelimit.Trace) Flight {
 	f := Flight{
 		EventID: id, Category: t.Category, Source: event.ShownSource(t.Source), State: "in_flight",

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -12,19 +11,7 @@ import (
 	"notifier/test/kit"
 )
 
-// countedReports counts the readings of the heartbeats.
-type countedReports struct {
-	reports
-	readings *int
-}
-
-func (c countedReports) Read(ctx context.Context) (report.Report, error) {
-	*c.readings++
-	return c.reports.Read(ctx)
-}
-
-// TestFlights: the line has the last error, the next attempt and the conditions that the event waits for, from
-// one reading of the heartbeats.
+// TestFlights: the line has the last error, the next attempt and the conditions that the event waits for.
 func TestFlights(t *testing.T) {
 	failing := []snapshot.Failing{
 		{Channel: "#other", Category: "other", EventID: "e-1", Error: "http_500"},
@@ -40,16 +27,13 @@ func TestFlights(t *testing.T) {
 			{Name: "#own", Refused: "not_in_channel"},
 		}
 	})}}}
-	readings := 0
 	source := s.source()
-	source.Reports = countedReports{reports{s}, &readings}
 	flying := ratelimit.Trace{Category: "errors", Source: "ci", Admitted: ago(time.Hour), InFlight: true, Posts: 3}
 	traces := []ratelimit.Trace{flying, {Category: "errors", Sent: now}}
 	admitted := "In flight in errors: admitted " + ago(time.Hour).UTC().Format(time.RFC3339) + ", 3 attempts, source ci"
 	next := now.Add(time.Minute).UTC().Format(time.RFC3339)
 	alerts := "; channel/#alerts: " + messageOf(t, source, "channel/#alerts")
 	own := "; channel/#own: " + messageOf(t, source, "channel/#own")
-	readings = 0
 	for id, want := range map[string]string{
 		"e-1":      admitted + ", last error http_503, next attempt " + next + alerts,
 		"e-3":      admitted + ", last error http_503" + alerts, // the next attempt has begun
@@ -61,9 +45,6 @@ func TestFlights(t *testing.T) {
 		if len(flights) != 1 || flights[0].String() != want {
 			t.Errorf("%s: %v\nexpected\n%s", id, flights, want)
 		}
-	}
-	if readings != 4 {
-		t.Errorf("%d readings of the heartbeats, expected one for each call", readings)
 	}
 	s.err = errors.New("connection refused")
 	flights, err := source.Flights(t.Context(), "e-1", traces)

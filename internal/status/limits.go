@@ -95,7 +95,7 @@ func (v view) tallies() map[string]tally {
 		switch {
 		case count.Outcome == outcome.Sent:
 			sent = count.N
-		case isDrop(count):
+		case outcome.IsDrop(count.Outcome, count.Reason):
 			dropped = count.N
 		default:
 			continue
@@ -113,7 +113,7 @@ func (v view) tallies() map[string]tally {
 // unnamed counts the events that no category shows.
 func (v view) unnamed() (n int64) {
 	for _, count := range v.counts {
-		if count.Category == outcome.OtherCategories && (count.Outcome == outcome.Sent || isDrop(count)) {
+		if count.Category == outcome.OtherCategories && (count.Outcome == outcome.Sent || outcome.IsDrop(count.Outcome, count.Reason)) {
 			n += count.N
 		}
 	}

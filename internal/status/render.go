@@ -68,7 +68,7 @@ func (s State) Sections() []Section {
 	case !anySilent:
 		replicas.dropLastColumn()
 	case s.refusesWrites:
-		replicas.Note = "While Redis refuses writes, running replicas are silent, too. " + replicas.Note
+		replicas.Note = "While Redis refuses writes, running workers are silent, too. " + replicas.Note
 		replicas.Note = strings.TrimSpace(replicas.Note)
 	}
 	overrides := overrideSection("overrides", "Mutes and temporary limits", s.Overrides)

@@ -3,11 +3,11 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/snapshot"
 	"notifier/internal/status/config"
@@ -39,10 +39,10 @@ type Steering interface {
 type Source struct {
 	Reports  Reports
 	Steering Steering
-	Own      config.Deciding // settings of the reader, used if no replica shows its own
+	Own      config.Deciding // settings of the reader, used if no worker shows its own
 
-	// LimiterFor returns a limiter that reads with other rules, and with temporary limits in place of some.
-	LimiterFor func(ratelimit.Rules, time.Duration, ratelimit.Temporary) (Limiter, error)
+	// LimiterFor returns a limiter that reads with these rules, the temporary limits in place of some.
+	LimiterFor func(rules ratelimit.Rules, dedupe time.Duration, temporary ratelimit.Temporary) (Limiter, error)
 
 	// This returns the snapshot of the worker that reads. Nil in a command.
 	This func() snapshot.Snapshot
@@ -54,26 +54,26 @@ type reading struct {
 	deciding config.Deciding // without the temporary limits
 	limiter  Limiter         // with the temporary limits. Nil if Redis did not reply
 	orders   []steering.Order
-	ends     ratelimit.Ends
-	more     int // replicas beyond the reader's bound
-	skipped  int // slots of ten minutes without counts
+	ends     ratelimit.Ends // of the temporary limits
+	more     int            // workers beyond the reader's bound
+	skipped  int            // as report.Report.Skipped
 }
 
-// Read reads the state of all replicas. It never fails: a failed read becomes the condition redis, and leaves
-// the lists it was for empty. See State.Unreadable.
+// Read reads the state of all workers. It never fails: a failed read is reported as the condition redis, and
+// what it should have returned stays empty. See State.Unreadable.
 func (s Source) Read(ctx context.Context) State {
 	r := s.read(ctx)
 	limits, omitted, err := r.limits(ctx)
 	r.note(err)
-	findings := r.view.findings()
+	findings := r.view.findings() // after all reads: a failed one is a finding
 	state := State{
 		Time: r.view.now, State: OK, Summary: r.view.summary(findings, limits),
 		Conditions: []Condition{}, Limits: limits, Replicas: []Replica{}, Overrides: []Override{},
-		Omitted: Omitted{Limits: omitted, Minutes: r.skipped * int(report.SlotLength/time.Minute), Events: r.view.unnamed()},
+		Omitted: Omitted{Limits: omitted, Minutes: r.skipped * int(report.TallyLength/time.Minute), Events: r.view.unnamed()},
 	}
 	state.refusesWrites = r.view.refuses != nil
 	if r.view.blind {
-		state.unreadable = r.view.unread
+		state.unreadable = r.view.readErr
 	}
 	if len(findings) > 0 {
 		state.State = findings[0].state
@@ -96,8 +96,8 @@ func (s Source) Read(ctx context.Context) State {
 
 func (f finding) condition() Condition { return Condition{f.kind, f.state, f.since, f.message} }
 
-// Running returns the different settings of the running replicas, the newest replica's first. It returns the
-// reader's own if no replica shows readable settings. The error means that Redis is unavailable.
+// Running returns the different settings of the running workers, the newest worker's first. It returns the
+// reader's own if no worker shows readable settings. The error means that Redis is unavailable.
 func (s Source) Running(ctx context.Context) ([]config.Deciding, error) {
 	replicas, err := s.Reports.Replicas(ctx)
 	if err != nil {
@@ -147,8 +147,8 @@ func (s Source) read(ctx context.Context) reading {
 
 // note keeps the first error of a read. Later reads still happen: one damaged key must not hide the rest.
 func (r *reading) note(err error) {
-	if r.view.unread == nil {
-		r.view.unread = err
+	if r.view.readErr == nil {
+		r.view.readErr = err
 	}
 }
 
@@ -164,7 +164,7 @@ func (s Source) withOwn(replicas []report.Replica, now time.Time) []report.Repli
 	return append(others, own)
 }
 
-// choose takes the settings of the newest replica, ready ones before others, and makes a limiter that reads
+// choose takes the settings of the newest worker, ready ones before others, and makes a limiter that reads
 // with them and with the temporary limits.
 func (s Source) choose(r *reading) {
 	temporary := steering.Temporary(r.orders)
@@ -180,7 +180,7 @@ func (s Source) choose(r *reading) {
 			r.view.channels = channelsOf(r.deciding)
 			return
 		}
-		r.view.unusable = fmt.Errorf("limits of %s unknown, those set here are shown: %w",
+		r.view.unusable = fmt.Errorf("the limits of %s are unknown, so this reader's own are shown: %w",
 			short(replicas[0].Snapshot.ID), err)
 	}
 	var err error
@@ -193,7 +193,7 @@ func (s Source) settingsOf(
 	settings snapshot.Settings, temporary ratelimit.Temporary,
 ) (config.Deciding, Limiter, error) {
 	if settings.Text == nil {
-		return config.Deciding{}, nil, fmt.Errorf("they exceed a heartbeat")
+		return config.Deciding{}, nil, errors.New("its settings are too long for its heartbeat")
 	}
 	deciding, err := config.Parse(settings.Text)
 	if err != nil {
@@ -203,7 +203,7 @@ func (s Source) settingsOf(
 	return deciding, limiter, err
 }
 
-// unfitness orders replicas by how well their settings describe the present.
+// unfitness orders workers by how well their settings describe the present.
 func unfitness(r report.Replica) int {
 	switch {
 	case r.Silent:
@@ -255,6 +255,3 @@ func channelsOf(d config.Deciding) []string {
 func (r reading) channelOf(category string) string {
 	return cmp.Or(r.deciding.ChannelOf(category), webhook)
 }
-
-// isDrop reports whether a count is about dropped events. A reply is no event.
-func isDrop(c report.Count) bool { return c.Outcome == outcome.Dropped && c.Reason != outcome.Reply }

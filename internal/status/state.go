@@ -1,9 +1,9 @@
 // Package status puts together the state of a running notifier: the conditions that are not ok, how full the
-// limits are, the replicas, the mutes and temporary limits, and one sentence over all of it.
+// limits are, the workers, the mutes and temporary limits, and one sentence over all of it.
 //
-// Everything comes from Redis: the snapshots that replicas store there as heartbeats, the counts of the last
+// Everything comes from Redis: the snapshots that workers store there as heartbeats, the counts of the last
 // hour, the logs of the limiter. So "notifier status" works while every worker is down, and a command and all
-// replicas show the same. A replica adds its own snapshot, which is newer than its heartbeat and the only
+// workers show the same. A worker adds its own snapshot, which is newer than its heartbeat and the only
 // source of conditions while Redis is down.
 //
 // The package decides nothing. Whether an event would be sent comes from a dry run of the admission script.
@@ -45,7 +45,7 @@ const (
 	maxOverrides  = 50
 )
 
-// State is the state of all replicas together: the JSON of "notifier status" and /api/status.
+// State is the state of all workers together: the JSON of "notifier status" and /api/status.
 type State struct {
 	Time       time.Time   `json:"time"` // Redis's clock, or this machine's if Redis does not reply
 	State      Level       `json:"state"`
@@ -60,7 +60,7 @@ type State struct {
 	refusesWrites bool // Redis takes no heartbeats
 }
 
-// Unreadable returns the error that kept the replicas from being read, or nil. The other conditions of an
+// Unreadable returns the error that kept the workers from being read, or nil. The other conditions of an
 // unreadable State come from the reading worker alone; a command has no others.
 func (s State) Unreadable() error { return s.unreadable }
 
@@ -84,7 +84,7 @@ type Limit struct {
 	Dropped1h int64     `json:"dropped_1h"`
 }
 
-// Replica is one replica.
+// Replica is one worker.
 type Replica struct {
 	ID       string    `json:"id"`
 	State    string    `json:"state"` // ready, waiting or silent
@@ -94,7 +94,7 @@ type Replica struct {
 	Seen     time.Time `json:"seen"`     // last heartbeat
 }
 
-// States of a Replica.
+// States of a Worker.
 const (
 	ready   = "ready"
 	waiting = "waiting" // not ready

@@ -39,8 +39,8 @@ func (v view) summary(findings []finding, limits []Limit) string {
 	case len(stopped) > 0:
 		text := "Sending, but not to " + namesOf(stopped) + ": " + stopped[0].message + "."
 		return text + fullness(limits, v.now)
-	case v.unread != nil:
-		return cut("Sending. The limits are unknown: "+cause(v.unread.Error()), maxMessage) + "."
+	case v.readErr != nil:
+		return cut("Sending. The limits are unknown: "+cause(v.readErr.Error()), maxMessage) + "."
 	}
 	return "Sending." + fullness(limits, v.now)
 }

@@ -77,6 +77,9 @@ func TestReleaseBeforeSharesTheHash(t *testing.T) {
 	if now := w.fields(); now["mute c"] != kept["mute c"] || now["version"] != kept["version"] {
 		t.Errorf("%v is restored, expected %v", now, kept)
 	}
+	if lines := r.log.FilterMessage("mutes and limits restored").Len(); lines != 1 {
+		t.Errorf("%d lines say that they are restored, expected one", lines)
+	}
 	kit.Check(t, w.client.Del(t.Context(), key).Err())
 	w.restoreBefore(kept)
 	r.flush()

@@ -19,7 +19,7 @@ type Limits interface {
 	SetTemporary(limits ratelimit.Temporary)
 }
 
-// Follower applies the overrides in one replica. It is safe for concurrent use.
+// Follower applies the overrides in one worker. It is safe for concurrent use.
 type Follower struct {
 	store  *Store
 	limits Limits
@@ -62,7 +62,7 @@ func (f *Follower) Load(ctx context.Context) error {
 	return f.catchUp(ctx)
 }
 
-// current returns the last reading, and whether the replica follows: from Load until Stop.
+// current returns the last reading, and whether the worker follows: from Load until Stop.
 func (f *Follower) current() (known State, follows bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +113,7 @@ func (f *Follower) poll(ctx context.Context) {
 	}
 }
 
-// catchUp reads the hash and applies it. If the store has lost the version that this replica knows, catchUp
+// catchUp reads the hash and applies it. If the store has lost the version that this worker knows, catchUp
 // restores it first. It waits for Redis without mu, which the pipeline needs when a mute ends. Load and Run do
 // not call it at the same time.
 func (f *Follower) catchUp(ctx context.Context) error {
@@ -150,7 +150,7 @@ func (f *Follower) PutBack(ctx context.Context, client redis.Scripter) error {
 func (f *Follower) putBack(ctx context.Context, client redis.Scripter, known State) error {
 	restored, err := f.store.putBack(ctx, client, known)
 	if restored {
-		f.log.Info("mutes and limits put back", zap.Int("orders", len(known.Orders)))
+		f.log.Info("mutes and limits restored", zap.Int("orders", len(known.Orders)))
 	}
 	return err
 }

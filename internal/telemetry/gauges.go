@@ -28,11 +28,11 @@ const maxRecent = 200
 
 // Sources supply the gauges.
 type Sources struct {
-	// Snapshot describes this replica, without a request to any server.
+	// Snapshot describes this worker, without a request to any server.
 	Snapshot func() snapshot.Snapshot
 	// Limiter reads the use of the limits and Slack's pauses from Redis.
 	Limiter *ratelimit.Limiter
-	// Different counts the different settings of the running replicas. An error means that they are unknown.
+	// Different counts the different settings of the running workers. An error means that they are unknown.
 	Different func(ctx context.Context) (int, error)
 	// LogErrors counts the failed writes of the log.
 	LogErrors func() uint64
@@ -54,14 +54,14 @@ var (
 	unpostedOldest = newDesc("unposted_oldest_seconds",
 		"Age of the oldest event in the queue of the channel. 0 if the queue is empty.", "channel")
 	refusedChannels = newDesc("refused_channels",
-		"Channels that reject every message, as seen by this replica.")
+		"Channels that reject every message, as seen by this worker.")
 	streamUsed = newDesc("stream_used_ratio",
 		"Used share of the stream's max_bytes or max_msgs, looked up every 20 s. Absent if unknown or unbounded.",
 		"stream")
 	streamStuck = newDesc("stream_unread_stuck",
 		"Events that the consumer never delivers again (max_deliver), looked up every 20 s. Absent if unknown.")
 	consumerPending = newDesc("consumer_pending",
-		"Events in the stream that no replica has fetched yet, looked up every 20 s. Absent if unknown.")
+		"Events in the stream that no worker has fetched yet, looked up every 20 s. Absent if unknown.")
 	limitUsed = newDesc("limit_used",
 		"Slots used in the fullest tier. At most 100 categories and 100 groups, the fullest ones.",
 		"scope", "category")
@@ -69,14 +69,14 @@ var (
 	cooldown = newDesc("slack_cooldown_seconds",
 		"Rest of the longest pause that Slack has requested.")
 	settingsDifferent = newDesc("settings_different",
-		"Different settings of the running replicas. 1 if all are equal, absent if unknown.")
+		"Different settings of the running workers. 1 if all are equal, absent if unknown.")
 )
 
 func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("notifier_"+name, help, labels, nil)
 }
 
-// gauges collects a snapshot of this replica at each scrape, and the state that all replicas share from Redis.
+// gauges collects a snapshot of this worker at each scrape, and the state that all workers share from Redis.
 type gauges struct {
 	sources Sources
 	shared  *cached.Value[shared]

@@ -205,13 +205,7 @@ func TestFullLimitsAreShown(t *testing.T) {
 			t.Errorf("%s is %q, expected %s", name, got[name], want)
 		}
 	}
-	series := 0
-	for name := range got {
-		if strings.HasPrefix(name, "limit_used{") {
-			series++
-		}
-	}
-	if series != 1+1+maxCategories {
+	if series := strings.Count(fmt.Sprint(got), "limit_used{"); series != 1+1+maxCategories {
 		t.Errorf("%d series of limit_used, expected one global, one group and %d categories", series, maxCategories)
 	}
 }
@@ -227,10 +221,8 @@ func TestNamesFromRedisAreChecked(t *testing.T) {
 	kit.Check(t, err)
 	newest, err := client.ZRangeWithScores(t.Context(), keys[0], -1, -1).Result()
 	kit.Check(t, err)
-	for _, foreign := range []string{"a\xff"} {
-		newest[0].Member = foreign
-		kit.Check(t, client.ZAdd(t.Context(), keys[0], newest[0]).Err())
-	}
+	newest[0].Member = "a\xff"
+	kit.Check(t, client.ZAdd(t.Context(), keys[0], newest[0]).Err())
 	_, err = limiter.Admit(t.Context(), []ratelimit.Request{{ID: "2", Delivery: "2", Cost: 1}})
 	kit.Check(t, err)
 	got := gaugesOf(t, registered(limiter))

@@ -2,14 +2,15 @@
 //
 // Counters and histograms are updated as the worker settles events, and as its calls of the limiter and of
 // Slack return. The worker does not know this package; wrappers time its calls. The gauges are collected at
-// each scrape from the replica's snapshot, which makes no request, and from Redis, which all scrapes of a few
-// seconds share. A value that is unknown is absent from /metrics.
+// each scrape from the worker's snapshot, which makes no request, and from one read of Redis, which is used
+// for a few seconds. A value that is unknown is absent from /metrics.
 //
 // The package reads no setting except the OTEL_* variables of the exporter. The OpenTelemetry library reads
-// the others.
+// the remaining OTEL_* variables.
 package telemetry
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ func New() *Metrics {
 		registry: prometheus.NewRegistry(),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "notifier_events_total",
-			Help: "Settled events. Categories past the first 100 count as _other.",
+			Help: fmt.Sprintf("Settled events. Categories past the first %d count as %s.", maxCategories, outcome.OtherCategories),
 		}, []string{"outcome", "reason", "category"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "notifier_dead_letters_skipped_total",
@@ -61,12 +62,12 @@ func New() *Metrics {
 		}),
 		decisionTime: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "notifier_decision_seconds",
-			Help:    "One call of the script, including the round trip to Redis.",
+			Help:    "One call of admit.lua, including the round trip to Redis.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
 		decisionBatch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "notifier_decision_batch_size",
-			Help:    "Events in one call of the script.",
+			Help:    "Events in one call of admit.lua.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
 		postTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -76,7 +77,8 @@ func New() *Metrics {
 		}, []string{"result"}),
 		categories: map[string]bool{},
 	}
-	// For Prometheus, a counter that appears with the value 1 has not increased.
+	// Series that alerts watch exist from the start: Prometheus sees no increase in a counter that first
+	// appears with the value 1.
 	m.postTime.WithLabelValues(postOK)
 	for _, reason := range outcome.Undecodable() {
 		m.skipped.WithLabelValues(reason)
@@ -91,7 +93,7 @@ func (m *Metrics) Observe(batch []result.Sum) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, sum := range batch {
-		counter := m.events.WithLabelValues(sum.Kind.Outcome, sum.Kind.Reason, m.label(sum.Kind.Category))
+		counter := m.events.WithLabelValues(sum.Kind.Outcome, sum.Kind.Reason, m.boundedLabel(sum.Kind.Category))
 		counter.Add(float64(len(sum.Results)))
 		for _, r := range sum.Results {
 			if r.NoLetter {
@@ -104,7 +106,7 @@ func (m *Metrics) Observe(batch []result.Sum) {
 	}
 }
 
-// decided counts one call of the script.
+// decided counts one call of admit.lua.
 func (m *Metrics) decided(batch int, took time.Duration) {
 	m.decisionTime.Observe(took.Seconds())
 	m.decisionBatch.Observe(float64(batch))
@@ -118,9 +120,9 @@ func (m *Metrics) posted(result string, took time.Duration) {
 	m.postTime.WithLabelValues(result).Observe(took.Seconds())
 }
 
-// label returns the name of the category, or outcome.OtherCategories past the first ones. mu is held.
-func (m *Metrics) label(category string) string {
-	category = labelOf(category)
+// boundedLabel returns the name of the category, or outcome.OtherCategories past the first ones. mu is held.
+func (m *Metrics) boundedLabel(category string) string {
+	category = labelText(category)
 	if !m.categories[category] {
 		if len(m.categories) >= maxCategories {
 			return outcome.OtherCategories
@@ -130,8 +132,8 @@ func (m *Metrics) label(category string) string {
 	return category
 }
 
-// labelOf returns the category as a label, which must be UTF-8. A dead event's category need not be.
-func labelOf(category string) string {
+// labelText returns the category as a label, which must be UTF-8. A dead event's category need not be.
+func labelText(category string) string {
 	return strings.ToValidUTF8(outcome.CategoryName(category), "\uFFFD")
 }
 

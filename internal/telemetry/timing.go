@@ -43,6 +43,9 @@ func (p timedPoster) Post(ctx context.Context, ev event.Event) (slackout.Receipt
 	began := time.Now()
 	receipt, err := p.Slack.Post(ctx, ev)
 	result := postOK
+	if err != nil {
+		result = slackout.Ambiguous.String()
+	}
 	var failure *slackout.Error
 	if errors.As(err, &failure) {
 		result = failure.Class.String()

@@ -21,6 +21,7 @@ import (
 
 	"notifier/internal/buildinfo"
 	"notifier/internal/consume/result"
+	"notifier/internal/event"
 	"notifier/internal/outcome"
 )
 
@@ -91,10 +92,9 @@ func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 		attribute.String("service.name", "notifier"),
 		attribute.String("service.version", buildinfo.Version()),
 	)
-	described, err := resource.Merge(name, resource.Default())
-	if os.Getenv("OTEL_SERVICE_NAME") == "" &&
-		!strings.Contains(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), "service.name=") {
-		described, err = resource.Merge(resource.Default(), name) // its own default would be unknown_service
+	described, err := resource.Merge(resource.Default(), name)
+	if namesService() { // else resource.Default() has the name unknown_service:notifier
+		described, err = resource.Merge(name, resource.Default())
 	}
 	if err != nil {
 		return nil, showable(err)
@@ -102,6 +102,19 @@ func StartTracing(ctx context.Context, log *zap.Logger) (*Tracing, error) {
 	return tracingTo(
 		sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(described)),
 	), nil
+}
+
+// namesService reports whether the OTEL_* variables name the service.
+func namesService() bool {
+	if os.Getenv("OTEL_SERVICE_NAME") != "" {
+		return true
+	}
+	for attribute := range strings.SplitSeq(os.Getenv("OTEL_RESOURCE_ATTRIBUTES"), ",") {
+		if name, _, _ := strings.Cut(attribute, "="); strings.TrimSpace(name) == "service.name" {
+			return true
+		}
+	}
+	return false
 }
 
 // otlpVariable returns the name and the value of a variable of the exporter: the one for traces, else the one
@@ -161,7 +174,7 @@ func (t *Tracing) Observe(s *result.Result) {
 	if record.Outcome == outcome.Dead {
 		span.SetStatus(codes.Error, record.Reason)
 	}
-	end := time.Now()
+	end := record.Time
 	if record.Outcome == outcome.Sent {
 		end = s.Event.Published.Add(s.Latency)
 	}
@@ -189,12 +202,8 @@ type headerCarrier map[string][]string
 
 // Get implements propagation.TextMapCarrier.
 func (h headerCarrier) Get(name string) string {
-	for spelled, values := range h {
-		if strings.EqualFold(spelled, name) && len(values) > 0 {
-			return values[0]
-		}
-	}
-	return ""
+	value, _ := event.HeaderValue(h, name)
+	return value
 }
 
 // Set implements propagation.TextMapCarrier; nothing is ever written.

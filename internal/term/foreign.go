@@ -15,7 +15,8 @@ import (
 // This file is the one place that knows the unsafe characters of foreign text: those that a terminal obeys
 // (control characters, C1 among them), those that reorder their surroundings (bidirectional controls), those
 // that begin a line without looking like it (U+2028, U+2029), and invisible ones (zero width, byte-order
-// marks). unicode.IsPrint is false for all of them.
+// marks). unicode.IsPrint is false for all of them, and for some harmless ones (no-break spaces, joiners),
+// which are treated alike. Message is for Slack, which shows joiners and line ends, and removes less.
 
 // maxCell bounds a cell of a table, in bytes.
 const maxCell = 100
@@ -54,10 +55,10 @@ var reorders = &unicode.RangeTable{
 	R16: []unicode.Range16{{Lo: 0x202A, Hi: 0x202E, Stride: 1}, {Lo: 0x2066, Hi: 0x2069, Stride: 1}},
 }
 
-// Message removes the characters that change how the rest of a message is shown: embeddings, overrides and
-// isolates, and control characters except tabs and line ends. U+2028 and U+2029 become line ends.
-// Right-to-left text needs none of them and is unchanged; so are joiners, which emoji and some scripts need.
-// The result is valid UTF-8, each invalid byte replaced by U+FFFD.
+// Message is for text that Slack shows. It removes the characters in reorders, and control characters except
+// \t, \n and \r. U+2028 and U+2029 become \n. Right-to-left text needs none of them and is unchanged; so are
+// joiners, which emoji and some scripts need. The result is valid UTF-8, each invalid byte replaced by
+// U+FFFD.
 func Message(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -73,7 +74,7 @@ func Message(text string) string {
 }
 
 // Escaper returns a writer that writes each unsafe character as JSON does, \u202e, so that JSON stays the
-// same data. Each Write must be whole lines. Tabs and line ends are not changed.
+// same data. Each Write must be whole lines. Tabs and \n are not changed.
 func Escaper(out io.Writer) io.Writer { return escaper{out} }
 
 type escaper struct{ out io.Writer }
@@ -96,15 +97,15 @@ func (e escaper) Write(lines []byte) (int, error) {
 	return e.out.Write(lines)
 }
 
-// printablePrefix counts the printable ASCII bytes at the start of a text. It tests eight at a time, because
-// a worker in a storm writes megabytes.
-func printablePrefix(text []byte) int {
+// plainWords returns how many bytes at the start of a text are surely printable ASCII, in steps of eight,
+// because a worker in a storm writes megabytes. The caller tests the rest.
+func plainWords(text []byte) int {
 	const each, tops = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
 		word := binary.LittleEndian.Uint64(text[n:])
-		// The top bit of a byte is set in the first if it is below a space or above 0x9f, in the second if it
-		// is above 0x7e. A carry into the next byte can only set more bits.
+		// A byte below a space or above 0x9f sets its top bit in the first term, 0x7f to 0x9f in the second.
+		// A borrow or carry can falsify only the bytes above one that has already set its own bit.
 		if ((word-' '*each)|(word+each))&tops != 0 {
 			break
 		}
@@ -115,9 +116,9 @@ func printablePrefix(text []byte) int {
 // escape returns nil if there is nothing to escape: most lines are plain ASCII.
 func escape(lines []byte) []byte {
 	var escaped []byte
-	kept := 0 // of lines, in escaped
+	copied := 0 // bytes of lines that are already in escaped
 	for i := 0; i < len(lines); {
-		if plain := printablePrefix(lines[i:]); plain > 0 {
+		if plain := plainWords(lines[i:]); plain > 0 {
 			i += plain
 			continue
 		}
@@ -126,23 +127,23 @@ func escape(lines []byte) []byte {
 			r, size = utf8.DecodeRune(lines[i:])
 		}
 		broken := r == utf8.RuneError && size == 1
-		if plain := r >= ' ' && r < 0x7f || r == '\n' ||
-			r == '\t'; plain ||
-			r >= utf8.RuneSelf && unicode.IsPrint(r) && !broken {
+		ascii := r >= ' ' && r < 0x7f || r == '\n' || r == '\t'
+		printable := r >= utf8.RuneSelf && unicode.IsPrint(r) && !broken
+		if ascii || printable {
 			i += size
 			continue
 		}
-		escaped = append(escaped, lines[kept:i]...)
+		escaped = append(escaped, lines[copied:i]...)
 		for _, unit := range utf16.AppendRune(nil, r) {
 			escaped = fmt.Appendf(escaped, `\u%04x`, unit)
 		}
 		i += size
-		kept = i
+		copied = i
 	}
 	if escaped == nil {
 		return nil
 	}
-	return append(escaped, lines[kept:]...)
+	return append(escaped, lines[copied:]...)
 }
 
 // Bytes shows a publisher's data in a terminal, character by character: each invalid byte as \xff, each

@@ -20,8 +20,8 @@ type Table struct {
 // NewTable is a table of words: each column is aligned on the left.
 func NewTable(out io.Writer) *Table { return &Table{out: out} }
 
-// NewNumberTable is a table with a name in the first column, on the left, and numbers, aligned right, in the
-// others.
+// NewNumberTable is a table of names and numbers: the first column is aligned left, all others right. Lines
+// are indented by columnGap.
 func NewNumberTable(out io.Writer) *Table { return &Table{out: out, numbers: true} }
 
 // Row adds a row. Unprintable characters become question marks.

@@ -48,6 +48,7 @@ type audit struct {
 	duplicates, lookedUp        int
 	redelivered                 int
 	slotsLost, refundsForgotten int
+	judgedRefusals              int             // those at whose time nothing was missed
 	lostSlots                   map[string]bool // by event id
 	// by event id: when a refund was made, at the earliest, that Redis has forgotten
 	forgotten                   map[string]int64
@@ -156,7 +157,7 @@ func (a *audit) readLogs() {
 		}
 		a.settled = append(a.settled, p.outcomes()...)
 		for _, l := range lines {
-			if strings.HasPrefix(l.Message, "put back what Redis had forgotten after it was open again") {
+			if strings.HasSuffix(l.Message, "after it was open again: as many slots may have been given twice") {
 				a.unheard = append(a.unheard, &line{l, p})
 			}
 		}

@@ -38,7 +38,11 @@ func (a *audit) drops() {
 			a.blame(e, "%v: %s", err, l)
 			continue
 		}
-		unknown := a.refundNear(l.Time, tier[0].Window) || a.askedFor(l.Time, tier[0].Window)
+		unknown := a.refundNear(l.Time, tier[0].Window) || a.askedFor(l.Time, tier[0].Window) ||
+			a.d.ledger.mayHaveMissed(l.Time.Add(-decisionAge), l.Time)
+		if !unknown {
+			a.judgedRefusals++
+		}
 		if most := mostHeld(s.of(l), l.Time, tier[0].Window); most+e.cost <= tier[0].Count && !unknown {
 			a.blame(e, "dropped by %s, when no more than %d were taken: %s", l.Limit, most, l)
 		}
@@ -49,8 +53,8 @@ func (a *audit) drops() {
 // half a second or is asked for again, and two cores are shared by everything here.
 const decisionAge = 3 * time.Second
 
-// mostHeld is the most slots that a window of the scope may have held in the time in which a line may have been
-// decided.
+// mostHeld is the most slots that a window of the scope may have held in the time in which a line may have
+// been decided.
 func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
 	from, to := line.Add(-decisionAge).UnixMicro(), line.UnixMicro()
 	most := mayHold(scope, from, window)
@@ -241,6 +245,7 @@ func (a *audit) charges() {
 		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
 		case a.rejectedBeforeALoss(a.lines[id]):
 		case a.sentOnOldPrimary(e):
+		case a.lost(a.lines[id], admissions[id]):
 		default:
 			a.wrongCharge(e, "still in flight when nothing is left to do")
 		}
@@ -374,6 +379,9 @@ func (a *audit) refundForgotten(lines []*line) *line {
 // lost reports whether the last admission came after the event was settled or refunded, and a process ended
 // soon after: see audit. That an event is muted is decided some time before its line.
 func (a *audit) lost(lines []*line, admissions []*admission) bool {
+	if len(admissions) == 0 {
+		return false
+	}
 	last := admissions[len(admissions)-1]
 	at := time.UnixMicro(last.at)
 	over := slices.ContainsFunc(lines, func(l *line) bool { return l.Time.Before(at) || l.muted() && l.Time.Add(-decisionAge).Before(at) }) ||

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/devstack"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/devstack"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 )
 

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 )
 
@@ -217,7 +217,7 @@ func (d *deployment) againstServers() []injector {
 
 // respond is the hook of the fake Slack. Posts and searches of the channel fail independently.
 func (d *deployment) respond(r devstack.Request) *devstack.Response {
-	if r.History() && d.unreadable.Load() {
+	if r.IsHistory() && d.unreadable.Load() {
 		return &devstack.Response{RetryAfter: "60"}
 	}
 	if hook := d.posts.Load(); hook != nil && *hook != nil {
@@ -296,7 +296,7 @@ var failures = []devstack.Response{
 func (d *deployment) brownOut(ctx context.Context, length time.Duration) {
 	begun := time.Now()
 	d.treatPosts(func(r devstack.Request) *devstack.Response {
-		if !r.Post() || rand.IntN(100) >= 60 {
+		if !r.IsPost() || rand.IntN(100) >= 60 {
 			return nil
 		}
 		return &failures[rand.IntN(len(failures))]

@@ -14,17 +14,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
+	"notifier/internal/wait"
 )
 
 // shortestWindow is the shortest window of the limits of all runs, in microseconds. An event whose slots have
 // left it may be charged again.
 var shortestWindow = (200 * time.Millisecond).Microseconds()
 
-// lookEvery is the time between two looks at the admissions.
-const lookEvery = 200 * time.Millisecond
+// lookEvery is the time between two looks at the admissions. It leaves room for a look within shortestWindow,
+// after which a slot may be replaced.
+const lookEvery = 100 * time.Millisecond
 
 // admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds
 // of Redis.
@@ -41,8 +42,8 @@ type admission struct {
 // counts is the last time from which it counted.
 func (a *admission) counts() int64 { return a.scores[len(a.scores)-1] }
 
-// mayCount reports whether it may have counted in the window that ends at a time. Between two looks it may have
-// moved more than once.
+// mayCount reports whether it may have counted in the window that ends at a time. Between two looks it may
+// have moved more than once.
 func (a *admission) mayCount(until int64, window time.Duration) bool {
 	from := until - window.Microseconds()
 	for i, score := range a.scores {
@@ -85,9 +86,10 @@ type chargedAgain struct {
 // What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule,
 // which is many times the time between two looks, and Redis forgets nothing that it has answered (appendfsync
 // always), or gets it back from the workers before it is looked at again. So every admission is seen, with
-// the microsecond at which it was made, unless it was refunded before the next look; and one that goes
-// earlier was refunded. An admission counts as long as a look has seen it. One that was refunded may have
-// counted a little longer, which only makes windows look emptier than they were.
+// the microsecond at which it was made, unless it was refunded, or decided again, before the next look; and
+// one that goes earlier was refunded, or decided again. An admission counts as long as a look has seen it.
+// One that was refunded may have counted a little longer, which only makes windows look emptier than they
+// were.
 type ledger struct {
 	client    *redis.Client
 	rules     ratelimit.Rules
@@ -105,6 +107,7 @@ type ledger struct {
 	lastLook int64
 	longest  time.Duration // between two looks
 	looks    int
+	unseen   []span // between two looks that were further apart than shortestWindow
 }
 
 // watch looks at the sets until the test ends, whenever Redis is there.
@@ -183,6 +186,9 @@ func (r *ledger) look(ctx context.Context) error {
 	now := clock.Val().UnixMicro()
 	if r.lastLook > 0 {
 		r.longest = max(r.longest, time.Duration(now-r.lastLook)*time.Microsecond)
+		if now-r.lastLook > shortestWindow {
+			r.unseen = append(r.unseen, span{time.UnixMicro(r.lastLook), clock.Val()})
+		}
 	}
 	r.lastLook = now
 	r.looks++
@@ -201,6 +207,13 @@ func (r *ledger) look(ctx context.Context) error {
 		r.compare(seen, categories, now)
 	}
 	return nil
+}
+
+// mayHaveMissed reports whether a slot may have been taken and replaced between two looks at a time from one
+// to the other. An event whose slots have left a window is decided again, which takes them out.
+func (r *ledger) mayHaveMissed(from, to time.Time) bool {
+	return to.After(time.UnixMicro(r.lastLook)) ||
+		slices.ContainsFunc(r.unseen, func(s span) bool { return s.overlaps(from, to) })
 }
 
 // unseenFor is how long ago the last look was.
@@ -227,8 +240,8 @@ func isOpen(meta []any, replication string, now time.Time) bool {
 	return strings.HasPrefix(token, replication+" ") && micros <= now.UnixMicro()
 }
 
-// takenOf is the slot that a member stands for: "<id> <admission>", and "<id> <admission> <n>" for the n-th slot
-// of an event.
+// takenOf is the slot that a member stands for: "<id> <admission>", and "<id> <admission> <n>" for the n-th
+// slot of an event.
 func takenOf(member redis.Z) taken {
 	name, _ := member.Member.(string)
 	fields := strings.Fields(name)
@@ -314,9 +327,9 @@ func (r *ledger) byID() map[string][]*admission {
 	return admissions
 }
 
-// overfull is, for one tier of a scope, the window (t-d, t] that held the most above what was allowed: how many
-// slots, how many were allowed, and t. Windows that end with a slot are enough: between two of them slots only
-// leave. A slot counts at its last move: later moves only take it out of windows that are over.
+// overfull finds the window (t-d, t] of a scope's tier that held the most above its allowance, and returns its
+// slots, the allowance and t. Windows that end with a slot are enough: between two of them slots only leave. A
+// slot counts at its last move: later moves only take it out of windows that are over.
 func overfull(
 	scope []*admission, window time.Duration, allowed func(from, to int64) int,
 ) (slots, most int, at int64) {

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
 	"notifier/internal/steering"
+	"notifier/internal/wait"
 )
 
 // Operators mute categories and set temporary limits, under load and while everything breaks. The audit knows
@@ -218,8 +218,8 @@ func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what st
 	}
 }
 
-// mostAllowed is how many slots a window of a scope may hold that were admitted between two times: the most of
-// the limits that may have been in force for a process then. scope is as an order names it.
+// mostAllowed returns the slots that a window of a scope may hold if they were admitted between two times: the
+// highest of the limits that may have been in force for a process then. scope is as an order names it.
 func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(from, to int64) int {
 	return func(first, last int64) int {
 		from, to, most := time.UnixMicro(first), time.UnixMicro(last), 0

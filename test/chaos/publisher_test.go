@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume/wait"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 )
 

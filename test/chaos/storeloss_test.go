@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/consume/wait"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 )
 

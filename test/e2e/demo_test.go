@@ -69,18 +69,3 @@ func testDemo(t *testing.T, e *engine) {
 		t.Errorf("publish -wait: %s", out)
 	}
 }
-
-// testProxy: workers post through the proxy of the Docker client, which here is the fake Slack itself, under a
-// name that nothing else can resolve. NATS and Redis need no proxy. The service starts again and again.
-func testProxy(t *testing.T, e *engine) {
-	p := e.project(t, "proxy", []string{slackFile}, "SLACK_API_URL=http://slack.invalid/api/", "SLACK_BOT_TOKEN=xoxb-e2e", "SLACK_CHANNEL=#e2e")
-	p.behindProxy(t, "http://fake-slack:8090")
-	p.up(t, "--wait")
-	for _, before := range []string{"ps", "stop", "down"} {
-		p.compose(t, before)
-		p.compose(t, "up", "-d", "--no-build", "--pull", "never", "--wait")
-		if out := p.compose(t, "run", "--rm", "-T", "cli", "publish", "-wait", "deploys", "e2e-proxy"); !sentTo(out, "#e2e") {
-			t.Errorf("publish -wait after %s: %s", before, out)
-		}
-	}
-}

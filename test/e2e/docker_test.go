@@ -107,8 +107,8 @@ func TestCompose(t *testing.T) {
 	t.Run("kill", func(t *testing.T) { testKill(t, e) })
 	// These wait more than they compute.
 	for name, test := range map[string]func(*testing.T, *engine){
-		"operating": testOperating, "upgrade": testUpgrade, "cli": testCli, "demo": testDemo, "proxy": testProxy,
-		"team": testTeam, "prometheus": testPrometheus, "grafana": testGrafana, "open Redis": testOpenRedis,
+		"operating": testOperating, "upgrade": testUpgrade, "cli": testCli, "demo": testDemo,
+		"team": testTeam, "prometheus": testPrometheus, "grafana": testGrafana,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

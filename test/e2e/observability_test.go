@@ -83,20 +83,9 @@ func testPrometheus(t *testing.T, e *engine) {
 // needs Grafana's image.
 func testGrafana(t *testing.T, e *engine) {
 	p := e.project(t, "grafana", []string{observabilityFile})
-	var config struct {
-		Services map[string]struct {
-			Image       string
-			ReadOnly    bool     `json:"read_only"`
-			CapDrop     []string `json:"cap_drop"`
-			SecurityOpt []string `json:"security_opt"`
-			Ports       []struct {
-				HostIP string `json:"host_ip"`
-			}
-		}
-	}
-	kit.Check(t, json.Unmarshal([]byte(p.compose(t, "config", "--format", "json")), &config))
+	services := p.config(t)
 	for _, name := range []string{"grafana", "prometheus"} {
-		service := config.Services[name]
+		service := services[name]
 		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Contains(service.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s is not hardened: %+v", name, service)
 		}
@@ -107,7 +96,7 @@ func testGrafana(t *testing.T, e *engine) {
 			t.Errorf("%s: the image %s is not of one version", name, service.Image)
 		}
 	}
-	image := config.Services["grafana"].Image
+	image := services["grafana"].Image
 	if _, err := e.run(e.ctx, commandDeadline, "docker", "image", "inspect", image); err != nil {
 		t.Skipf("Grafana is NOT STARTED: the image %s is not there", image)
 	}

@@ -61,13 +61,12 @@ func newDeployment(t *testing.T, more settings) *deployment {
 	return d
 }
 
-// limit parses a limit of the fake Slack: count posts in a window.
-func limit(t *testing.T, count int, window time.Duration) (text string, limit ratelimit.Limit) {
+// slackLimit is the limit of each channel in the fake Slack.
+func slackLimit(t *testing.T) ratelimit.Limit {
 	t.Helper()
-	text = fmt.Sprintf("%d/%s", count, window)
-	parsed, err := ratelimit.ParseLimit(text)
+	limit, err := ratelimit.ParseLimit(fmt.Sprintf("12/%s", window))
 	kit.Check(t, err)
-	return text, parsed
+	return limit
 }
 
 // createStream creates the stream as a user may, so that there can be a backlog before a worker is there.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
@@ -29,10 +30,10 @@ const (
 	window = 10 * time.Second
 )
 
-// folder keeps the program that is under test.
+// folder is where released is built.
 var folder string
 
-// released is the program that is measured.
+// released is notifier, built without race detector and build tags.
 var released = &kit.Program{}
 
 func TestMain(m *testing.M) {
@@ -54,10 +55,11 @@ var (
 	table     []row
 )
 
-// judge notes a row, and fails the test when it does not meet its bar.
-func judge(t *testing.T, name string, met bool, bar, measured string, values ...any) {
+// judge notes a row, and fails the test when it does not meet its bar. format and values give the measured
+// text.
+func judge(t *testing.T, name string, met bool, bar, format string, values ...any) {
 	t.Helper()
-	r := row{name, fmt.Sprintf(measured, values...), bar, met}
+	r := row{name, fmt.Sprintf(format, values...), bar, met}
 	tableLock.Lock()
 	table = append(table, r)
 	tableLock.Unlock()
@@ -72,12 +74,7 @@ func printTable() {
 	if len(table) == 0 {
 		return
 	}
-	slices.SortStableFunc(table, func(a, b row) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(table, func(a, b row) int { return strings.Compare(a.name, b.name) })
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "row\tmeasured\tbar\tresult")
 	for _, r := range table {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/consume/wait"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 )
 
@@ -66,8 +66,7 @@ func besideASlowChannel(t *testing.T, name string, slow int, hanging string, oth
 		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // scales the room for held events
 	})
 	d.slackProxy.Hang(hanging)
-	_, slackLimit := limit(t, 12, window)
-	d.slack.SetLimit(slackLimit, window)
+	d.slack.SetLimit(slackLimit(t), window)
 	d.startWorkers(1)
 	for i := range slow {
 		d.publish("slow", fmt.Sprintf("slow-%d", i))

@@ -20,8 +20,7 @@ func TestAStormIntoOneChannel(t *testing.T) {
 			t.Parallel()
 			const posts, mostRefused, bar = 100, 5, 115 * time.Second
 			d := newDeployment(t, settings{"SLACK_CHANNEL": channel, "SLACK_PACE": pace})
-			_, slackLimit := limit(t, 12, window)
-			d.slack.SetLimit(slackLimit, window)
+			d.slack.SetLimit(slackLimit(t), window)
 			d.startWorkers(3)
 
 			for i := range 180 {

@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NATSCluster starts n NATS servers with JetStream as one cluster, and returns when it takes streams. It ends
-// with the test. change may be nil; it changes the options of each server before that starts, by its number
-// from 0.
+// NATSCluster starts a JetStream cluster of n servers, waits until a stream can be created, and stops it when
+// the test ends. change, if not nil, may change the options of a server, by its number from 0, before that
+// starts. It is called again if the cluster has to be tried again.
 func NATSCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
 	t.Helper()
 	for range 5 { // another process may take a port before its server does
@@ -26,16 +26,16 @@ func NATSCluster(t testing.TB, n int, change func(number int, options *server.Op
 	return nil
 }
 
-// tryNATSCluster returns nil where a server did not get its port.
+// tryNATSCluster returns nil if a server is not ready in time, usually because another process took its port.
 func tryNATSCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
 	t.Helper()
 	var routes []*url.URL
-	kept := make([]net.Listener, n) // the ports, until their servers start
-	for i := range kept {
+	reserved := make([]net.Listener, n) // the ports, until their servers start
+	for i := range reserved {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Check(t, err)
 		defer func() { _ = listener.Close() }() // it may be closed already
-		kept[i] = listener
+		reserved[i] = listener
 		routes = append(routes, &url.URL{Scheme: "nats", Host: listener.Addr().String()})
 	}
 	servers := make([]*server.Server, n)
@@ -50,11 +50,11 @@ func tryNATSCluster(t testing.TB, n int, change func(number int, options *server
 			StoreDir:           t.TempDir(),
 			JetStreamMaxStore:  1 << 30,
 			JetStreamMaxMemory: 1 << 20,
-			// The name keeps servers of another cluster out that find one of these ports.
+			// The name is unique, so a server of another test that connects to one of these ports is refused.
 			Cluster: server.ClusterOpts{
 				Name: "test-" + routes[0].Port(),
 				Host: "127.0.0.1",
-				Port: kept[i].Addr().(*net.TCPAddr).Port,
+				Port: reserved[i].Addr().(*net.TCPAddr).Port,
 			},
 			Routes: routes,
 		}
@@ -63,7 +63,7 @@ func tryNATSCluster(t testing.TB, n int, change func(number int, options *server
 		}
 		started, err := server.NewServer(options)
 		Check(t, err)
-		Check(t, kept[i].Close())
+		Check(t, reserved[i].Close())
 		started.Start()
 		t.Cleanup(func() { started.Shutdown(); started.WaitForShutdown() })
 		servers[i] = started
@@ -77,7 +77,7 @@ func tryNATSCluster(t testing.TB, n int, change func(number int, options *server
 		}
 	}
 	js := JetStream(t, servers[0].ClientURL())
-	Eventually(t, "the NATS cluster has a leader, and all servers in it", func() bool {
+	Eventually(t, "the NATS cluster takes a stream", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		probe := jetstream.StreamConfig{

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/devstack"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )

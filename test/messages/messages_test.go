@@ -153,9 +153,8 @@ func (d *deployment) judgeWindows(rules ratelimit.Rules) {
 			count, until := fullest(scopes[scope], tier.Window)
 			d.Logf("%s %s: %d events in the fullest window", scope, tier, count)
 			if count > tier.Count {
-				d.Errorf("%s %s: %d events in the window until %s, and %d events within %s", scope, tier, count,
-					time.UnixMicro(until).UTC().Format("15:04:05.000000"), tier.Count+1,
-					shortest(scopes[scope], tier.Count+1))
+				d.Errorf("%s %s: %d events in the window until %s", scope, tier, count,
+					time.UnixMicro(until).UTC().Format("15:04:05.000000"))
 			}
 			if scope == "global" && count < tier.Count {
 				d.Errorf("global %s: %d events in the fullest window: the limit was not used up", tier, count)

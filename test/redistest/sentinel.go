@@ -154,18 +154,6 @@ func (s *Sentinels) Promoted(tb testing.TB) *Server {
 	return promoted
 }
 
-// Demoted waits until the first primary is a replica, with all that the promoted one has and nothing else.
-func (s *Sentinels) Demoted(tb testing.TB) {
-	tb.Helper()
-	err := within(startDeadline, func() error {
-		if err := s.Primary.is("slave"); err != nil {
-			return err
-		}
-		return s.Primary.linked()
-	})
-	kit.Check(tb, err)
-}
-
 // Settle prepares failovers back and forth: it makes the first primary announce the Front's address also as a
 // replica and after a restart. Otherwise the Sentinels would take it for two servers, and make it a replica
 // of itself.

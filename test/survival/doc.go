@@ -4,7 +4,7 @@
 // until the limits are used up again. What they were answered is counted by their own records, and not by
 // what Redis remembers.
 //
-// With the other tests one of them runs, under the limits that nothing leaves meanwhile. make survive runs
+// With the other tests two of them run, under the limits that nothing leaves meanwhile. make survive runs
 // each scenario NOTIFIER_SURVIVE_ROUNDS times and prints a table; docs/design.md has it.
 // NOTIFIER_SURVIVE_HEALING=off shows what there is to be healed.
 package survival

@@ -3,7 +3,6 @@ package survival
 import (
 	"cmp"
 	"slices"
-	"testing"
 	"time"
 
 	"notifier/internal/ratelimit"
@@ -53,28 +52,6 @@ func fullest(admissions []admission, window time.Duration) (most int) {
 		most = max(most, n)
 	}
 	return most
-}
-
-func TestFullestWindow(t *testing.T) {
-	at := func(from, to int) admission {
-		return admission{from: time.UnixMilli(int64(from)), to: time.UnixMilli(int64(to))}
-	}
-	for name, test := range map[string]struct {
-		admissions []admission
-		want       int
-	}{
-		"none":                     {nil, 0},
-		"all at once":              {[]admission{at(5, 6), at(5, 7), at(5, 8)}, 3},
-		"a window apart":           {[]admission{at(0, 0), at(100, 100)}, 1},
-		"less than a window apart": {[]admission{at(0, 0), at(99, 99)}, 2},
-		"the answer may have come after the window": {[]admission{at(0, 0), at(50, 100)}, 1},
-		"the second window is fuller":               {[]admission{at(0, 0), at(60, 61), at(120, 121), at(130, 131)}, 3},
-		"asked for in any order":                    {[]admission{at(130, 131), at(60, 61), at(0, 0), at(120, 121)}, 3},
-	} {
-		if got := fullest(test.admissions, 100*time.Millisecond); got != test.want {
-			t.Errorf("%s: %d, expected %d", name, got, test.want)
-		}
-	}
 }
 
 // median of one value or more.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/consume/wait"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"notifier/internal/consume/wait"
+	"notifier/internal/wait"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -44,10 +44,19 @@ type scenario struct {
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
 
-var emptyRestart = scenario{name: "c. empty restart", start: (*installation).onOne, full: true, inject: (*installation).restartEmpty}
+var (
+	cutLink = scenario{
+		name:  "a. link cut for 2.5 s, then kill -9",
+		start: (*installation).underSentinels, inject: (*installation).killPrimary,
+	}
+	emptyRestart = scenario{
+		name:  "c. empty restart",
+		start: (*installation).onOne, full: true, inject: (*installation).restartEmpty,
+	}
+)
 
 var scenarios = []scenario{
-	{name: "a. link cut for 2.5 s, then kill -9", start: (*installation).underSentinels, inject: (*installation).killPrimary},
+	cutLink,
 	{name: "b. the same, and a replica of notifier killed", start: (*installation).underSentinels, kills: true, inject: (*installation).killBoth},
 	emptyRestart,
 	{name: "d. as a, with min-replicas-to-write 1", start: (*installation).underSentinels, extra: minReplicas, inject: (*installation).killPrimary},
@@ -72,12 +81,17 @@ func TestSurvival(t *testing.T) {
 	}
 }
 
-// TestAnEmptyRestartAdmitsNothingTwice is for everyday use.
-func TestAnEmptyRestartAdmitsNothingTwice(t *testing.T) {
+// TestFaultsAdmitNothingTwice plays two scenarios with the other tests.
+func TestFaultsAdmitNothingTwice(t *testing.T) {
 	if testing.Short() || rounds > 0 {
-		t.Skip("takes seconds, and TestSurvival plays it too")
+		t.Skip("takes seconds, and TestSurvival plays them too")
 	}
-	play(t, emptyRestart)
+	for _, s := range []scenario{cutLink, emptyRestart} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			play(t, s)
+		})
+	}
 }
 
 // play is one round of a scenario.

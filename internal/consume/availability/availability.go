@@ -14,9 +14,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/snapshot"
 	"notifier/internal/term"
+	"notifier/internal/wait"
 )
 
 // Dependency is something that a worker needs and that can be unavailable.

@@ -25,7 +25,9 @@ type Job struct {
 	Admitted time.Time
 	Stale    bool // Redis no longer knows the admission, so the script decides anew
 
-	LastPost string // the event's last post with a known result; empty before the first
+	// LastPost is the last post that this worker accounts for: its own, or one with an unknown result that it
+	// will search for. Empty before the first.
+	LastPost string
 	NextPost string // a post that Redis may have recorded and that was not made; or empty
 
 	Verdict Verdict

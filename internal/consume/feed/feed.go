@@ -1,6 +1,6 @@
 // Package feed reads events from NATS JetStream, and reports to the server how each of them ended.
 //
-// A Feed reads one durable pull consumer, which all replicas share. A single goroutine reads a single
+// A Feed reads one durable pull consumer, which all workers share. A single goroutine reads a single
 // subscription, so events arrive in the order of the stream. Everything that has arrived is in flight until
 // it ends: a bounded number of deliveries, within a budget of bytes, reported to the server as in progress
 // four times in each AckWait. The feed requests nothing that it has no room for, so memory stays bounded
@@ -10,7 +10,7 @@
 // event that the server delivers again while it is held joins the held delivery.
 //
 // The feed makes pull requests itself, because nats.go does not fit for three reasons. It takes an empty
-// message with a Status header for a control message, so a publisher could stop a replica; here a message
+// message with a Status header for a control message, so a publisher could stop a worker; here a message
 // is known by its acknowledgement subject, which only the server sets. It buffers messages that are not
 // kept alive, and discards them at the end. And it spends timers on each message. Streams and consumers are
 // looked up and created with nats.go.
@@ -32,13 +32,13 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
-	"notifier/internal/consume/wait"
+	"notifier/internal/wait"
 )
 
 // Settings of a new consumer. An existing one is used as it is.
 const (
 	ackWait = 20 * time.Second // a crashed worker's events are redelivered after at most that
-	// Deliveries that all replicas together may hold: enough for 16 full replicas.
+	// Deliveries that all workers together may hold: enough for 16 full workers.
 	maxAckPendingReplicas = 16
 	apiTimeout            = 5 * time.Second // of requests that change something
 	lookUpTimeout         = time.Second     // short, because after an election a second lookup succeeds at once
@@ -58,7 +58,7 @@ const BatchesHeld = 4
 type Settings struct {
 	Connection Connection
 	Stream     string // created with Subject if it is absent, never altered
-	Consumer   string // durable, shared by all replicas; created if it is absent, never altered
+	Consumer   string // durable, shared by all workers; created if it is absent, never altered
 	Subject    string // NATS_SUBJECT
 	Replicas   int    // of a stream that is created; 0: three in a cluster of three servers or more, else one
 	MaxBytes   int64  // of a stream that is created; zero means no bound
@@ -147,7 +147,7 @@ func (s *Feed) Full() bool { return s.inflight.full() }
 // IsBound reports whether a consumer is being read.
 func (s *Feed) IsBound() bool { return s.isBound.Load() }
 
-// HandBackAll ends all that is in flight: the server delivers it again at once, to another replica or to the
+// HandBackAll ends all that is in flight: the server delivers it again at once, to another worker or to the
 // next start of this one. Run has ended.
 func (s *Feed) HandBackAll() error {
 	for _, reply := range s.inflight.drain() {

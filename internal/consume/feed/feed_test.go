@@ -182,20 +182,6 @@ func TestEndedFeedHoldsAllDeliveries(t *testing.T) {
 	}
 }
 
-// Free room is requested at once. If the reader polled for room instead, 400 events would take 50 seconds.
-func TestRoomIsUsedAtOnce(t *testing.T) {
-	l := newFixture(t, nil)
-	s := l.source(8)
-	l.publish(400)
-	began := time.Now()
-	for range 400 {
-		kit.Check(t, s.Ack(l.arrived(s, 1)...))
-	}
-	if took := time.Since(began); took > 25*time.Second {
-		t.Errorf("it took %s", took)
-	}
-}
-
 // An operator bounds the requests of a consumer while it is read.
 func TestChangedRequestLimitsAreKept(t *testing.T) {
 	l := newFixture(t, nil)

@@ -13,16 +13,16 @@ import (
 var allowancePeriod = time.Second
 
 // allowance bounds the events that are handed back for later. The server counts them in the consumer's
-// MaxAckPending until they have ended, and delivers nothing to any replica once that is reached. So half of
+// MaxAckPending until they have ended, and delivers nothing to any worker once that is reached. So half of
 // it stays free.
 //
-// All replicas hand back at the same time when they meet the same flood, and each knows of the others only
+// All workers hand back at the same time when they meet the same flood, and each knows of the others only
 // from the server's count. So each takes a small share of the rest by the last count, and then looks again.
 type allowance struct {
 	mu     sync.Mutex // held during a lookup, too
 	limit  int        // half of MaxAckPending; 0 if nothing may be handed back
 	share  int        // of the last count, and not used yet
-	much   bool       // the last count had left more than one event to this replica
+	much   bool       // the last count had left more than one event to this worker
 	looked time.Time  // time of the last count
 }
 
@@ -46,7 +46,7 @@ func (a *allowance) isOutdated() bool {
 	return a.limit > 0 && (isOld || (a.share == 0 && a.much))
 }
 
-// update takes this replica's share by the number of events that are unacknowledged over all replicas.
+// update takes this worker's share by the number of events that are unacknowledged over all workers.
 func (a *allowance) update(unacknowledged int) {
 	left := max(0, a.limit-unacknowledged)
 	a.share = min(left, max(1, left/maxAckPendingReplicas))
@@ -87,7 +87,7 @@ func (s *Feed) unacknowledged(limit int) int {
 	return consumer.CachedInfo().NumAckPending
 }
 
-// Later hands the event back to the server, which delivers it again after the delay, to any replica and
+// Later hands the event back to the server, which delivers it again after the delay, to any worker and
 // marked as redelivered. An admission stays in Redis, so the event is not charged again. Later reports
 // whether the delivery has ended; if not, the server may not keep the event now.
 func (d *Delivery) Later(delay time.Duration) bool {

@@ -42,6 +42,9 @@ func init() { allowancePeriod = 50 * time.Millisecond }
 func TestAllowanceIsAShareOfTheRest(t *testing.T) {
 	var a allowance
 	a.bind(jetstream.ConsumerConfig{MaxAckPending: 400, MaxDeliver: -1}, 8)
+	if !a.isOutdated() {
+		t.Error("there is a count that was never looked up")
+	}
 	for pending, want := range map[int]int{0: 12, 100: 6, 184: 1, 199: 1, 200: 0, 300: 0} {
 		a.update(pending)
 		got := 0
@@ -55,27 +58,11 @@ func TestAllowanceIsAShareOfTheRest(t *testing.T) {
 			t.Errorf("with %d of 200 in use the server is asked again at once: %v", pending, !much)
 		}
 	}
-}
-
-// Other replicas may have used up the rest since the lookup.
-func TestAllowanceExpires(t *testing.T) {
-	var a allowance
-	a.bind(jetstream.ConsumerConfig{MaxAckPending: 400, MaxDeliver: -1}, 8)
-	if !a.isOutdated() {
-		t.Error("there is a count that was never looked up")
-	}
-	a.update(0)
-	if a.isOutdated() {
-		t.Error("a new count is outdated")
-	}
+	// Other replicas may have used up the rest since the lookup.
 	a.looked = a.looked.Add(-allowancePeriod)
 	if !a.isOutdated() {
 		t.Error("an old count still counts")
 	}
-}
-
-func TestAllowanceWithoutMaxAckPending(t *testing.T) {
-	var a allowance
 	if a.bind(jetstream.ConsumerConfig{MaxAckPending: -1, MaxDeliver: -1}, 8); a.limit != 64 {
 		t.Errorf("%d may be handed back, expected half of 16 times the capacity", a.limit)
 	}
@@ -112,36 +99,6 @@ func TestHandBackUsesHalfOfMaxAckPending(t *testing.T) {
 	if slices.Min(handed) == 0 || sum > 200+2*len(replicas) || sum < 200-24 {
 		t.Errorf("the replicas have handed back %v, expected some each, and together half of 400 with what is in flight",
 			handed)
-	}
-}
-
-func TestHandBackResumesWithRoom(t *testing.T) {
-	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 20 })
-	holder := l.source(20)
-	l.publish(15)
-	held := l.arrived(holder, 15)
-	s := l.source(8)
-	l.publish(1)
-	kit.Eventually(t, "the last has arrived", func() bool { return s.Held()+holder.Held() == 16 })
-	d := l.arrived(map[bool]*Feed{true: s, false: holder}[s.Held() == 1], 1)[0]
-	if d.Later(time.Hour) {
-		t.Fatal("it was handed back with 16 of 20 in use")
-	}
-	for _, d := range held {
-		kit.Check(t, d.feed.Ack(d))
-	}
-	kit.Eventually(t, "it is handed back", func() bool { return d.Later(time.Hour) })
-}
-
-func TestMaxDeliverPreventsHandBack(t *testing.T) {
-	l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 })
-	s := l.source(4)
-	l.publish(1)
-	if l.arrived(s, 1)[0].Later(time.Millisecond) {
-		t.Error("it was handed back, although max_deliver bounds how often it is delivered")
-	}
-	if s.inflight.size() != 1 {
-		t.Error("it is not in flight any more")
 	}
 }
 

@@ -39,6 +39,7 @@ func TestKeepDropsUnneededHeaders(t *testing.T) {
 		"content-type", "text/plain", "ce-id", "c", "Ce-Specversion", "1.0",
 		"ce-source", long, "ce-type", "d", "ce-time", "e",
 		"ce-datacontenttype", "f", "Traceparent", "g", "tracestate", "h",
+		"Nats-Marker-Reason", "MaxAge",
 	}
 	own := []string{"X-A", long, "X-C", "small", "X-C", "second"}
 	dropped := []string{"X-B", long, "Nats-Expected-Stream", "S", "Notifier-Reason", "sent"}
@@ -81,15 +82,6 @@ func TestUnpublishableHeaderIsDropped(t *testing.T) {
 	kept, size := keepHeaders(nats.Header{"Not a name": {"x"}, "X": {"yz"}})
 	if len(kept) != 1 || size != len("X:yz\r\n") {
 		t.Errorf("kept %v of %d bytes, expected X alone", kept, size)
-	}
-}
-
-// With a small EVENT_MAX_BYTES, a payload above the limit is still kept whole if a dead letter has room for
-// it.
-func TestPayloadThatFitsALetterIsKept(t *testing.T) {
-	kept, _ := keep(message(strings.Repeat("x", event.KeptOfTooLarge)), 100)
-	if len(kept.Data) != event.KeptOfTooLarge || kept.DataBytes != 0 {
-		t.Errorf("%d bytes are kept, expected all", len(kept.Data))
 	}
 }
 

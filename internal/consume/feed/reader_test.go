@@ -175,15 +175,16 @@ func (c *fakeConsumer) noRequest(why string) {
 	}
 }
 
-// result returns the error that ends the reader.
-func (c *fakeConsumer) result() error {
+// endsWith waits until the reader ends, and checks its error.
+func (c *fakeConsumer) endsWith(want error) {
 	c.Helper()
 	select {
 	case err := <-c.ended:
-		return err
+		if !errors.Is(err, want) {
+			c.Errorf("the reader ends with %v, expected %v", err, want)
+		}
 	case <-time.After(kit.Patience):
 		c.Fatal("the reader goes on")
-		return nil
 	}
 }
 
@@ -280,16 +281,21 @@ func (c *fakeConsumer) expectReason(part string) {
 	}
 }
 
+// A worker that is nearly full would make a request for each message that it settles.
 func TestRequestsFitTheRoom(t *testing.T) {
 	c := reading(t, 8, always)
 	first := c.request(8)
 	if first.Expires != pullExpires || first.Heartbeat != pullHeartbeat {
 		t.Errorf("request %+v, expected %s with a heartbeat every %s", first, pullExpires, pullHeartbeat)
 	}
-	c.fill(first, 8)
+	c.fill(first, 7)
+	c.settle(1)
+	c.noRequest("for one message")
+	c.settle(1)
+	second := c.request(2)
+	c.fill(first, 1)
+	c.fill(second, 2)
 	c.noRequest("with a full worker")
-	c.settle(3)
-	c.request(3)
 	c.settle(5)
 	c.request(5)
 }
@@ -307,16 +313,6 @@ func TestSecondRequestFollowsWhenHalfIsFilled(t *testing.T) {
 	c.settle(5)
 	c.request(5)
 	c.noRequest("beside two that are pending")
-}
-
-func TestFullWorkerBatchesItsRequests(t *testing.T) {
-	c := reading(t, 8, always)
-	first := c.request(8)
-	c.fill(first, 7)
-	c.settle(1)
-	c.noRequest("for one message")
-	c.settle(1)
-	c.request(2)
 }
 
 func TestNothingIsRequestedDuringAPause(t *testing.T) {
@@ -415,30 +411,11 @@ func TestArrivedMessagesAreNotLost(t *testing.T) {
 	<-looked
 	c.fill(request, 5)
 	looks <- errConsumerGone
-	if err := c.result(); !errors.Is(err, errConsumerGone) {
-		t.Errorf("the reader ends with %v", err)
-	}
+	c.endsWith(errConsumerGone)
 	if size := c.feed.inflight.size(); size != 6 {
 		t.Errorf("%d deliveries are in flight, expected 6", size)
 	}
 	c.expectBytes(c.feed.inflight.bytes, 0)
-}
-
-// A request cannot be cancelled. The server may still deliver messages for it during the shutdown.
-func TestStoppedReaderWaitsForItsLastRequest(t *testing.T) {
-	c := reading(t, 8, always, func(r *reader) { r.feed.quiet = kit.Patience })
-	request := c.request(8)
-	c.cancel()
-	time.Sleep(50 * time.Millisecond)
-	c.fill(request, 8)
-	began := time.Now()
-	if err := c.result(); err != nil || time.Since(began) > kit.Patience/2 {
-		t.Errorf("the reader ends with %v after %s, expected that it ends with its last request",
-			err, time.Since(began))
-	}
-	if size := c.feed.inflight.size(); size != 8 {
-		t.Errorf("%d deliveries are in flight, expected 8", size)
-	}
 }
 
 func TestMissingConsumerEndsTheReader(t *testing.T) {
@@ -447,9 +424,7 @@ func TestMissingConsumerEndsTheReader(t *testing.T) {
 		t.Run(description, func(t *testing.T) {
 			c := reading(t, 8, always)
 			c.status(c.request(8), "409", description)
-			if err := c.result(); !errors.Is(err, errConsumerGone) {
-				t.Errorf("the reader ends with %v, expected that the consumer is gone", err)
-			}
+			c.endsWith(errConsumerGone)
 		})
 	}
 }
@@ -476,35 +451,15 @@ func TestReaderPausesAfterOtherStatuses(t *testing.T) {
 	}
 }
 
-// A leader change ends both requests. The number of messages already delivered is unknown.
-func TestLeadershipChangeEndsAllRequests(t *testing.T) {
-	c := reading(t, 8, always)
-	first := c.request(8)
-	c.fill(first, 5)
-	c.settle(5)
-	second := c.request(5)
-	c.status(first, "409", "Leadership Change")
-	c.status(second, "409", "Leadership Change")
-	c.request(8)
-}
-
 // The server refuses every request to a consumer with priority groups. The refusal is reported until a
 // request is accepted.
 func TestRefusedRequestsAreReported(t *testing.T) {
-	t.Parallel()
-	for code, description := range map[string]string{
-		"400": "Bad Request - Priority Group missing",
-		"423": "Nats-Pin-Id mismatch",
-	} {
-		t.Run(code, func(t *testing.T) {
-			c := reading(t, 8, always)
-			c.status(c.request(8), code, description)
-			c.unavailable(true)
-			c.expectReason(code + " " + description)
-			c.status(c.request(8), "100", "Idle Heartbeat")
-			c.unavailable(false)
-		})
-	}
+	c := reading(t, 8, always)
+	c.status(c.request(8), "400", "Bad Request - Priority Group missing")
+	c.unavailable(true)
+	c.expectReason("400 Bad Request - Priority Group missing")
+	c.status(c.request(8), "100", "Idle Heartbeat")
+	c.unavailable(false)
 }
 
 func TestConsumerWithoutALeaderIsBoundAgain(t *testing.T) {
@@ -512,9 +467,7 @@ func TestConsumerWithoutALeaderIsBoundAgain(t *testing.T) {
 	for range maxNoResponders {
 		c.status(c.request(8), "503", "")
 	}
-	if err := c.result(); !errors.Is(err, errNoLeader) {
-		t.Errorf("the reader ends with %v, expected %v", err, errNoLeader)
-	}
+	c.endsWith(errNoLeader)
 }
 
 // Requests fail during an election. Afterwards one lookup checks whether the consumer was recreated.
@@ -536,9 +489,7 @@ func TestConsumerIsLookedUpAfterAnElection(t *testing.T) {
 		kit.Eventually(t, "it is looked up", func() bool { return len(looks) == 0 })
 		looks <- fmt.Errorf("%w: it was created again", errConsumerGone)
 	}
-	if err := c.result(); !errors.Is(err, errConsumerGone) {
-		t.Errorf("the reader ends with %v, expected that the consumer is gone", err)
-	}
+	c.endsWith(errConsumerGone)
 }
 
 // Without requests the reader receives nothing, so the consumer may have been recreated meanwhile.
@@ -547,9 +498,7 @@ func TestConsumerIsLookedUpAfterALongPause(t *testing.T) {
 		r.patience, r.tick = 2, 10*time.Millisecond
 		r.check = func(context.Context) error { return errConsumerGone }
 	})
-	if err := c.result(); !errors.Is(err, errConsumerGone) {
-		t.Errorf("the reader ends with %v, expected that the consumer is gone", err)
-	}
+	c.endsWith(errConsumerGone)
 }
 
 // The acknowledgement subject marks a message, whatever headers a publisher has set.
@@ -574,15 +523,16 @@ func TestAMessageWithAStatusHeaderIsAMessage(t *testing.T) {
 // withoutPayload returns the header that the server adds for a consumer with headers_only.
 func withoutPayload() nats.Header { return nats.Header{"Nats-Msg-Size": {"17"}} }
 
+// A failed lookup vouches for nothing, and the next one waits a second.
 func TestMessageWithoutItsPayloadGoesBack(t *testing.T) {
 	t.Parallel()
-	for _, test := range []error{errHeadersOnly, nats.ErrTimeout} {
-		t.Run(test.Error(), func(t *testing.T) {
+	for _, lookup := range []error{errHeadersOnly, nats.ErrTimeout} {
+		t.Run(lookup.Error(), func(t *testing.T) {
 			var looks atomic.Int32
 			c := reading(t, 8, always, func(r *reader) {
 				r.check = func(context.Context) error {
 					looks.Add(1)
-					return test
+					return lookup
 				}
 			})
 			request := c.request(8)
@@ -602,10 +552,8 @@ func TestMessageWithoutItsPayloadGoesBack(t *testing.T) {
 			if n := c.feed.inflight.size(); n != 0 || looks.Load() != 1 {
 				t.Errorf("%d are in flight after %d lookups, expected none after one", n, looks.Load())
 			}
-			if errors.Is(test, errHeadersOnly) {
-				if err := c.result(); !errors.Is(err, errHeadersOnly) {
-					t.Errorf("the reader ends with %v", err)
-				}
+			if lookup == errHeadersOnly {
+				c.endsWith(errHeadersOnly)
 			}
 		})
 	}
@@ -641,19 +589,6 @@ func TestPublishersOwnSizeHeader(t *testing.T) {
 	}
 }
 
-// A failed lookup vouches for nothing, and the next one waits a second.
-func TestUnverifiedPayloadGoesBack(t *testing.T) {
-	c := reading(t, 8, always, func(r *reader) {
-		r.check = func(context.Context) error { return errors.New("no reply") }
-	})
-	c.deliver(c.request(8), withoutPayload(), 0)
-	select {
-	case <-c.acks:
-	case <-time.After(kit.Patience):
-		t.Error("it does not go back")
-	}
-}
-
 func TestRequestReservesItsRoom(t *testing.T) {
 	c := reading(t, 8, always, bounded)
 	first := c.request(8)
@@ -669,33 +604,6 @@ func TestRequestReservesItsRoom(t *testing.T) {
 	c.settle(8)
 	c.request(8)
 	c.expectBytes(0, fullShare) // nothing is left of the first
-}
-
-// Deliveries in flight and requests together stay within the budget, even if more messages would fit by
-// count.
-func TestRequestsStayWithinTheBudget(t *testing.T) {
-	c := reading(t, 160, always, bounded)
-	const size = 100_000
-	held := 0
-	for testBudget-held*(size+perMessage) >= testBudget/minShare {
-		request := c.any()
-		if request.MaxBytes < size {
-			t.Fatalf("asked for %d bytes", request.MaxBytes)
-		}
-		c.deliver(request, nil, size)
-		c.ends(request, "409", "Message Size Exceeds MaxBytes", request.Batch-1, request.MaxBytes-size)
-		held++
-	}
-	c.noRequest("with less than an eighth of the budget free")
-	c.expectBytes(int64(held)*(size+perMessage), 0)
-	if least := testBudget - testBudget/minShare; held*(size+perMessage) <= least || !c.feed.Full() {
-		t.Errorf("%d bytes are in flight, expected more than %d", held*(size+perMessage), least)
-	}
-	c.settle(2)
-	free := int64(testBudget - (held-2)*(size+perMessage))
-	if request := c.any(); request.MaxBytes+int64(request.Batch)*perMessage != free || c.feed.Full() {
-		t.Errorf("asked for %+v, expected the %d bytes that are free", request, free)
-	}
 }
 
 // A message larger than max_bytes of any request is requested alone, without max_bytes. The others follow.
@@ -780,13 +688,6 @@ func TestFilledRequestIsFollowedAtOnce(t *testing.T) {
 	c.expectBytes(0, DefaultBudget/maxShare)
 }
 
-func TestConsumerMaxBytesIsKept(t *testing.T) {
-	c := reading(t, 8, always, func(r *reader) { r.limits.bytes = 1000 })
-	if request := c.request(8); request.MaxBytes != 1000 {
-		t.Errorf("asked for %d bytes, expected the consumer's 1000", request.MaxBytes)
-	}
-}
-
 // A late status refers to a request that has already ended.
 func TestLateStatusEndsNoOtherRequest(t *testing.T) {
 	c := reading(t, 8, always, bounded)
@@ -796,23 +697,6 @@ func TestLateStatusEndsNoOtherRequest(t *testing.T) {
 	c.ends(earlier, "408", "Request Timeout", 8, earlier.MaxBytes)
 	c.noRequest("while one is pending")
 	c.expectBytes(0, fullShare)
-}
-
-// One request gets no heartbeats while another does. The reader gives it up without suspecting the server.
-func TestUnservedRequestIsGivenUp(t *testing.T) {
-	c := reading(t, 8, always, func(r *reader) { r.patience = 3 })
-	first := c.request(8)
-	c.fill(first, 4)
-	c.settle(4)
-	second := c.request(4)
-	for len(c.requests) == 0 {
-		c.status(second, "100", "Idle Heartbeat")
-		time.Sleep(50 * time.Millisecond)
-	}
-	third := c.request(4)
-	if third.inbox() != first.inbox() || c.feed.settings.Tracker.Unavailable(availability.Consumer) {
-		t.Error("the server counts as silent")
-	}
 }
 
 // A replicated consumer may report the end of a request before delivering all messages. Their room stays

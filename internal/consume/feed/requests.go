@@ -159,7 +159,7 @@ func (r *requests) next(limits requestLimits, free room, capacity int, budget in
 }
 
 // nextAlone returns a request for one message without a bound of bytes. The server turns down each request
-// with a bound that its next message exceeds, so a large message would block the stream for all replicas.
+// with a bound that its next message exceeds, so a large message would block the stream for all workers.
 //
 // The request waits for no more room than any other needs, or less if the server takes no message of that
 // size: events for slow channels may keep the rest for long. So this one message may exceed the budget.

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"notifier/internal/consume/streams"
+	"notifier/internal/streams"
 )
 
 // lookUp finds the stream and the consumer, and creates those that do not exist. It fails while one of them
@@ -125,7 +125,7 @@ func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (*je
 	}
 	config := jetstream.ConsumerConfig{
 		Durable:       s.settings.Consumer,
-		Description:   "shared by all replicas of notifier",
+		Description:   "shared by all workers of notifier",
 		FilterSubject: s.settings.Subject,
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       ackWait,
@@ -141,7 +141,7 @@ func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (*je
 		info, err = create(ctx, stream, config)
 	}
 	switch {
-	case errors.Is(err, jetstream.ErrConsumerExists): // another replica was faster
+	case errors.Is(err, jetstream.ErrConsumerExists): // another worker was faster
 		return LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	case streams.IsTooManyConsumers(err):
 		return nil, fmt.Errorf("%w; raise max_consumers of the account or of the stream", err)

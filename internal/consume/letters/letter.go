@@ -44,8 +44,8 @@ func readLetter(m *nats.Msg, seq uint64, stored time.Time, pattern event.Pattern
 	return &Letter{Record: r, Payload: m.Data, header: m.Header, subject: m.Subject, stored: stored}
 }
 
-// Shortened reports whether the letter has only the beginning of the payload, and the length of the whole in
-// bytes, which is 0 if unknown.
+// Shortened reports whether the letter lacks a part of the payload, or the publisher's headers. It returns
+// the length of the whole payload in bytes, 0 if unknown.
 func (l *Letter) Shortened() (whole int, shortened bool) {
 	values := l.header[outcome.HeaderShortened]
 	if len(values) == 0 {
@@ -70,11 +70,11 @@ func (l *Letter) Headers() map[string][]string {
 func (l *Letter) foreign(subject string) string {
 	switch {
 	case !strings.HasPrefix(l.subject, subject+"."):
-		return fmt.Sprintf("it is no dead letter: its subject %.80q is not below %s", l.subject, subject)
+		return fmt.Sprintf("it is not a dead letter: its subject %.80q is not below %s", l.subject, subject)
 	case !slices.Contains(outcome.DeadReasons(), l.Record.Reason):
-		return fmt.Sprintf("it is no dead letter: its %s is %.80q", outcome.HeaderReason, l.Record.Reason)
+		return fmt.Sprintf("it is not a dead letter: its %s is %.80q", outcome.HeaderReason, l.Record.Reason)
 	case l.header.Get(outcome.HeaderTime) == "":
-		return "it is no dead letter: it has no " + outcome.HeaderTime
+		return "it is not a dead letter: it has no " + outcome.HeaderTime
 	}
 	return ""
 }
@@ -90,6 +90,10 @@ func (l *Letter) obstacle(pattern event.Pattern) string {
 	_, matches := pattern.Category(subject)
 	whole, shortened := l.Shortened()
 	switch {
+	case shortened && whole == len(l.Payload):
+		return "it was shortened: its headers are not kept"
+	case shortened && whole == 0:
+		return "it was shortened: only the beginning of its payload is kept"
 	case shortened:
 		return fmt.Sprintf("it was shortened: %d of the payload's %d bytes are kept", len(l.Payload), whole)
 	case subject == "":
@@ -105,12 +109,12 @@ func (l *Letter) obstacle(pattern event.Pattern) string {
 // publishable reports whether a client may publish to a subject. Publishers can store wildcards in a subject,
 // where only subscriptions may have them.
 func publishable(subject string) bool {
-	return len(subject) <= maxSubject && subject[0] != '$' && literal(subject) &&
+	return len(subject) <= maxSubject && !strings.HasPrefix(subject, "$") && literal(subject) &&
 		!strings.ContainsFunc(subject, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
 }
 
-// message returns the event as it was published, with three headers of its own: a message ID by which the
-// stream detects a second replay, the event's ID, and the source without secrets.
+// message returns the event as it was published. In place of notifier's headers it has up to three: a message
+// ID by which the stream detects a second replay, the event's ID, and the source as the letter shows it.
 func (l *Letter) message() *nats.Msg {
 	message := nats.NewMsg(l.Record.Subject)
 	message.Header = l.Headers()

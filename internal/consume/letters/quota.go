@@ -13,7 +13,7 @@ const (
 	maxQuotas = 1000
 )
 
-// quotas limit the letters of each category in one replica. They are not safe for concurrent use.
+// quotas limit the letters of each category in one worker. They are not safe for concurrent use.
 type quotas struct {
 	categories map[string]*rate.Limiter
 	others     *rate.Limiter // shared by the categories beyond maxQuotas

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume/letters"
 	"notifier/internal/event"
@@ -81,13 +80,6 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 			func(d *fixture) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
 			`no stream stores notify.errors, expected one such as NOTIFY, which the first worker creates`,
 		},
-		"too large for the stream": {func(d *fixture) {
-			_, err := d.js.UpdateStream(d.Context(), jetstream.StreamConfig{
-				Name: "NOTIFY", Subjects: []string{"notify.>"},
-				Retention: jetstream.WorkQueuePolicy, MaxMsgSize: 1,
-			})
-			kit.Check(d.T, err)
-		}, "message size exceeds maximum allowed"},
 		"a service that is no stream": {func(d *fixture) {
 			kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))
 			_, err := d.connection.Subscribe("notify.>", func(m *nats.Msg) { _ = m.Respond([]byte("thank you")) })
@@ -115,17 +107,16 @@ func TestUnreplayableLettersStay(t *testing.T) {
 	why := map[uint64]string{}
 	add := func(want string, headers ...string) { why[d.letter(want, "{", headers...)] = want }
 	add("it was shortened: 1 of the payload's 9000 bytes are kept", "Notifier-Shortened", "9000")
-	add("it was shortened: 1 of the payload's 0 bytes are kept", "Notifier-Shortened", "nonsense")
 	add("it does not name its subject (Notifier-Subject)", "Notifier-Subject", "")
 	for _, subject := range []string{
-		"notify.*", "notify.a.>", "notify.a b", "notify.a\tb", "$JS.API.STREAM.DELETE.NOTIFY", "notify.", "notify..a",
+		"notify.*", "notify.a.>", "notify.a b", "$JS.API.STREAM.DELETE.NOTIFY", "notify..a",
 		"notify." + strings.Repeat("x", 3000),
 	} {
 		add(fmt.Sprintf("its subject %.80q cannot be published to", subject), "Notifier-Subject", subject)
 	}
-	add(`it is no dead letter: its Notifier-Reason is "because"`, "Notifier-Reason", "because")
-	add("it is no dead letter: it has no Notifier-Time", "Notifier-Time", "")
-	for _, subject := range []string{"other.errors", "notify", "notify-dead.errors", "_INBOX.a"} {
+	add(`it is not a dead letter: its Notifier-Reason is "because"`, "Notifier-Reason", "because")
+	add("it is not a dead letter: it has no Notifier-Time", "Notifier-Time", "")
+	for _, subject := range []string{"other.errors", "notify-dead.errors"} {
 		add(fmt.Sprintf(`its subject %q does not match NATS_SUBJECT "notify.>"`, subject), "Notifier-Subject", subject)
 	}
 	s := d.open()

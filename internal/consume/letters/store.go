@@ -14,8 +14,8 @@ import (
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/result"
-	"notifier/internal/consume/streams"
-	"notifier/internal/consume/wait"
+	"notifier/internal/streams"
+	"notifier/internal/wait"
 )
 
 // The limits of a new dead-letter stream. An existing one is used as it is.

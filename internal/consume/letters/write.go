@@ -19,8 +19,8 @@ const noCategory = "_invalid"
 // maxHeaders is JetStream's limit for all headers of a message together, in bytes.
 const maxHeaders = 1<<16 - 1
 
-// Write makes the letter of an event, to be stored at <subject>.<category>. A letter longer than maxBytes is
-// cut. Zero means that the server's limit is not known yet.
+// Write makes the message about a dead or dropped event, for <subject>.<category>. One longer than maxBytes
+// is cut; zero cuts none, because the server's limit is not known yet.
 func Write(subject string, r *result.Result, maxBytes int64) *nats.Msg {
 	d := r.Delivery
 	letter := nats.NewMsg(subject + "." + letterCategory(r))
@@ -71,7 +71,7 @@ func describe(letter *nats.Msg, r *result.Result) {
 		}
 	}
 	record := r.Record()
-	// FallbackID is the event's place in its stream, so a letter that is published twice is stored once.
+	// FallbackID is the event's place in its stream: a letter that is published twice is stored once.
 	set(outcome.HeaderMsgID, record.Outcome+"."+r.Delivery.Message.FallbackID)
 	set(outcome.HeaderEventID, record.EventID)
 	set(outcome.HeaderSource, record.Source)
@@ -85,8 +85,8 @@ func describe(letter *nats.Msg, r *result.Result) {
 }
 
 // shorten cuts a letter to the bytes that a letter keeps and that the server accepts in one message: an event
-// may fill a message to the last byte, and its letter has more headers. The payload is cut first. The
-// publisher's headers go only if they alone are too long.
+// may fill a message to the last byte, and its letter has more headers. The publisher's headers are dropped
+// only if they are too long without any payload; otherwise the payload is cut.
 func shorten(letter *nats.Msg, r *result.Result, maxBytes int64) {
 	whole := len(letter.Data)
 	kept, limit := whole, int(maxBytes)

@@ -55,7 +55,7 @@ func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
 	}
 }
 
-// limited handles a 429. All replicas pause the channel, and perhaps the workspace.
+// limited handles a 429. All workers pause the channel, and perhaps the workspace.
 func (a *attempt) limited(retryAfter time.Duration) {
 	tracker := a.s.settings.Tracker
 	// The pause that this post was the probe of must not end with a 429 that names no time.
@@ -76,7 +76,7 @@ func (a *attempt) limited(retryAfter time.Duration) {
 type askedToWait time.Duration
 
 func (a askedToWait) Error() string {
-	return fmt.Sprintf("Slack asked to wait %.0f s", math.Ceil(time.Duration(a).Seconds()))
+	return fmt.Sprintf("%s %.0f s", ratelimit.AskedToWait, math.Ceil(time.Duration(a).Seconds()))
 }
 
 // closeGate closes the gate of the channel, or of all channels if the failure concerns them all.
@@ -103,7 +103,7 @@ func (a *attempt) retry(failure *slackout.Error) {
 	a.job.Wait(a.p.nextRetry())
 }
 
-// failedAnswer describes a failed post to the other replicas. The failure is certain unless a post of the
+// failedAnswer describes a failed post to the other workers. The failure is certain unless a post of the
 // event was ambiguous.
 func (a *attempt) failedAnswer() ratelimit.Answer {
 	return ratelimit.Answer{
@@ -112,12 +112,12 @@ func (a *attempt) failedAnswer() ratelimit.Answer {
 }
 
 // record records the result of a post in Redis: it counts in the channel's pace, and pauses begin or end for all
-// replicas. It returns the pause and its length. An error is only logged: until the next post, other
+// workers. It returns the pause and its length. An error is only logged: until the next post, other
 // workers then treat a failure as unknown.
 func (a *attempt) record(answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
 	scope, left, err := a.s.settings.Limiter.Answered(a.finishCtx, answer)
 	if err != nil && a.finishCtx.Err() == nil {
-		a.s.settings.Log.Warn("cannot record Slack's answer for the other replicas", zap.Error(err))
+		a.s.settings.Log.Warn("cannot record Slack's answer for the other workers", zap.Error(err))
 	}
 	if answer.Failed {
 		crash.At(crash.AfterFailure)

@@ -11,19 +11,19 @@ import (
 	"notifier/internal/consume/decide"
 	"notifier/internal/consume/post/lanes"
 	"notifier/internal/consume/result"
-	"notifier/internal/consume/wait"
 	"notifier/internal/outcome"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
+	"notifier/internal/wait"
 )
 
-// Bounds of the lease of a post.
+// Times of the lease of a post. Tests shorten them.
 var (
 	leaseMargin  = 2 * time.Second // beyond SLACK_TIMEOUT, to record the post
-	leaseRecheck = time.Second     // between two looks at an event that another replica may be posting
+	leaseRecheck = time.Second     // between two looks at an event that another worker may be posting
 )
 
-// attempt is one turn of an event.
+// attempt is one turn of an event, which makes at most one post.
 type attempt struct {
 	s    *Sender
 	p    *posting
@@ -71,7 +71,7 @@ func (s *Sender) takeTurn(startCtx, finishCtx context.Context, turn *lanes.Turn[
 func (a *attempt) run(ctx context.Context) error {
 	d := a.s.settings.Decider
 	jobs := []*decide.Job{a.job}
-	for _, step := range []decide.Step{a.find, d.Mute, d.Age, d.Admit, a.channel, a.permit, a.post} {
+	for _, step := range []decide.Step{a.find, d.Mute, d.Age, d.Admit, a.endIfClosed, a.permit, a.post} {
 		if err := step(ctx, jobs); err != nil {
 			return err
 		}
@@ -82,11 +82,12 @@ func (a *attempt) run(ctx context.Context) error {
 	return nil
 }
 
-// maxUnserved bounds the turns in a row that an event keeps its place in its lane although Redis fails.
-const maxUnserved = 20
+// After maxRedisFailures failed turns in a row an event loses its place in its lane.
+const maxRedisFailures = 20
 
-// redisFailed gives the event another turn in its place, and holds all others meanwhile: they would fail in the
-// same way. After maxUnserved turns another event of the lane goes first, in case Redis fails for this one alone.
+// redisFailed gives the event another turn in its place, and holds all others meanwhile: they would fail in
+// the same way. After maxRedisFailures another event of the lane goes first, in case Redis fails for this one
+// alone.
 func (a *attempt) redisFailed(ctx context.Context, err error) {
 	pause := wait.Jitter(availability.RetryPause)
 	if ctx.Err() == nil {
@@ -94,16 +95,16 @@ func (a *attempt) redisFailed(ctx context.Context, err error) {
 		a.s.lanes.Hold(pause)
 	}
 	a.job.Wait(0)
-	a.p.unserved++
-	if a.p.unserved > maxUnserved {
-		a.job.Wait(pause + availability.RetryPause/2)
+	a.p.redisFailures++
+	if a.p.redisFailures > maxRedisFailures {
+		a.job.Wait(pause + availability.RetryPause/2) // longer than the hold
 	}
 }
 
-// channel ends an event if its channel refuses every message. It needs no permit, which would count in the
-// pace. If Redis has other posts of the event than this worker knows, the permit shows whether another
-// replica's post may have arrived.
-func (a *attempt) channel(ctx context.Context, _ []*decide.Job) error {
+// endIfClosed ends the event if its channel refuses every message. It does so without a permit, because a
+// permit counts in the pace. If Redis has a post of the event that this worker does not know, it does
+// nothing: the next step, permit, finds out whether that post may be in the channel.
+func (a *attempt) endIfClosed(ctx context.Context, _ []*decide.Job) error {
 	if !a.s.channels.closed(a.p.channel, a.replayed()) {
 		return nil
 	}
@@ -139,7 +140,7 @@ func (a *attempt) permit(ctx context.Context, _ []*decide.Job) error {
 		return err // the post may be recorded, so the next call has the same name
 	}
 	a.s.settings.Tracker.Recovered(availability.Redis)
-	a.p.unserved = 0
+	a.p.redisFailures = 0
 	switch {
 	case permit.Status != ratelimit.Granted:
 		a.notPermitted(permit)
@@ -148,7 +149,7 @@ func (a *attempt) permit(ctx context.Context, _ []*decide.Job) error {
 		a.job.Wait(0)
 		return nil
 	}
-	a.job.LastPost, a.job.NextPost = a.job.NextPost, ""
+	a.job.LastPost, a.job.NextPost = a.job.NextPost, ""                // from now on this worker accounts for the post
 	a.job.Result.Attempts = max(a.job.Result.Attempts, permit.Posts-1) // of other workers too
 	if !a.s.channels.try(a.p.channel, a.replayed()) {
 		a.endByChannel()
@@ -156,18 +157,22 @@ func (a *attempt) permit(ctx context.Context, _ []*decide.Job) error {
 	return nil
 }
 
+// shortestPause is the shortest wait that is reported as a pause. A shorter one is the wait for another
+// replica's probe (PROBE_POLL in begin.lua), or the end of a pause.
+const shortestPause = time.Second
+
 // notPermitted gives the event another turn, for the reason that there is no permit.
 func (a *attempt) notPermitted(permit ratelimit.Permit) {
 	a.job.Wait(0)
 	switch permit.Status {
 	case ratelimit.WorkspacePaused:
 		a.end.Signal, a.end.AtLeast = lanes.WorkspacePaused, permit.Wait
-		if permit.Wait >= time.Second { // a shorter one is another replica's probe
+		if permit.Wait >= shortestPause {
 			a.s.settings.Tracker.Lost(availability.Slack, askedToWait(permit.Wait))
 		}
 	case ratelimit.ChannelPaused:
 		a.end.Signal, a.end.AtLeast = lanes.ChannelPaused, permit.Wait
-		if permit.Wait >= time.Second {
+		if permit.Wait >= shortestPause {
 			a.s.settings.Tracker.ChannelLost(laneOf(a.p.channel), askedToWait(permit.Wait))
 		}
 	case ratelimit.Paced:
@@ -177,7 +182,7 @@ func (a *attempt) notPermitted(permit ratelimit.Permit) {
 	case ratelimit.LastPostUnknown: // of a worker that crashed, or lost the event to this one
 		a.p.mustSearch, a.job.LastPost, a.job.Result.Ambiguous = true, permit.Last, true
 		a.job.Result.Attempts = max(a.job.Result.Attempts, permit.Posts)
-	default: // NotInFlight: another replica settled it, or its slots have left every window
+	default: // NotInFlight: another worker settled it, or its slots have left every window
 		a.job.Stale = true
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A channel that rejected several messages in a row counts as refusing everything, and is tried once a minute.
 //
 // A replayed event is tried anyway, at most once a second: an operator replays it because the channel is
-// repaired, and this replica may not know that yet.
+// repaired, and this worker may not know that yet.
 const (
 	rejectionsToClose = 5
 	retryChannel      = time.Minute
@@ -20,7 +20,7 @@ const (
 )
 
 // closedChannels holds the channels that refuse every message: archived ones, or ones without the bot. A
-// request for each of their events would fail in the same way. Each replica has its own, bounded by the
+// request for each of their events would fail in the same way. Each worker has its own, bounded by the
 // channels that the settings name.
 type closedChannels struct {
 	log *zap.Logger

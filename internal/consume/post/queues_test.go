@@ -53,10 +53,6 @@ func TestQueueNamesTheCauseOfItsDelay(t *testing.T) {
 			why: "slack", others: "slack",
 			lost: func(a *availability.Tracker) { a.Lost(availability.Slack, errors.New("refused")) },
 		},
-		"a revoked token": {
-			why: "slack", others: "slack",
-			lost: func(a *availability.Tracker) { a.Lost(availability.Credentials, errors.New("revoked")) },
-		},
 		"Redis": {lost: func(a *availability.Tracker) { a.Lost(availability.Redis, errors.New("refused")) }},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -36,6 +36,7 @@ type Slack interface {
 
 // Letters keeps dead events until their letters are stored, and then settles them; see package letters.
 type Letters interface {
+	// after, if not nil, runs once the letter is stored, and again until it succeeds.
 	Keep(dead result.Result, after func(context.Context) error)
 }
 
@@ -72,14 +73,14 @@ type Sender struct {
 
 // posting is an admitted event on its way to Slack.
 type posting struct {
-	job        decide.Job
-	channel    string // as the settings name it; Slack returns its ID
-	mustSearch bool   // the channel must be searched before the next post
-	searches   int    // failed searches since the last post
-	patience   patience
-	backoff    *backoff.ExponentialBackOff // of failures without a reason; nil before the first
-	failure    string                      // Slack's code for the last post, if it failed
-	unserved   int                         // turns in a row that Redis did not serve
+	job           decide.Job
+	channel       string // as the settings name it; Slack returns its ID
+	mustSearch    bool   // the channel must be searched before the next post
+	searches      int    // failed searches since the last post
+	patience      patience
+	backoff       *backoff.ExponentialBackOff // of failures without a reason; nil before the first
+	failure       string                      // Slack's code for the last post, if it failed
+	redisFailures int                         // failed turns in a row
 }
 
 // laneBackoff bounds how long a channel, or the workspace, is left alone after a failure.
@@ -87,8 +88,8 @@ var laneBackoff = lanes.Backoff{
 	First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second,
 }
 
-// Bounds of the delay after which the server delivers an event of a full lane again: about the time in which the
-// lane has room. The admission stays in Redis.
+// Bounds of the delay after which the server delivers an event of a full lane again. Within them the delay is
+// about how long the lane needs to empty. The admission stays in Redis. Tests shorten them.
 var (
 	minReturn = 250 * time.Millisecond
 	maxReturn = 30 * time.Second
@@ -137,9 +138,9 @@ func laneOf(channel string) string {
 	return channel
 }
 
-// Run posts until Close was called and every event has ended. No post begins after startCtx is done, but a post
-// may last until finishCtx is done: if it were cut off, it may have reached Slack, and would be made again. Events
-// without a turn stay in flight.
+// Run posts until Close was called and every event has ended. No post begins after startCtx is done. A post
+// in progress may last until finishCtx is done, because one that is cut off may have reached Slack and would
+// be repeated. Events that no poster took stay in flight.
 func (s *Sender) Run(startCtx, finishCtx context.Context) {
 	var posters sync.WaitGroup
 	for range s.settings.Concurrency {

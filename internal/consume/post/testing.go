@@ -18,6 +18,3 @@ func Hurry() {
 	maxRetry /= 20 // up to fifteen of them follow each other
 	maxReturn /= 30
 }
-
-// FirstBackoff returns how long a channel is left alone after one failure, give or take 30 %.
-func FirstBackoff() time.Duration { return laneBackoff.First }

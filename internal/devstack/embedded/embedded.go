@@ -10,7 +10,7 @@ import "github.com/alicebob/miniredis/v2"
 // one clock.
 //
 // By default miniredis has two clocks: TIME and EXPIREAT follow the wall clock, while keys age only by
-// FastForward. The scripts read expiries back (PEXPIRETIME) to keep an entry until no replica needs it. With
+// FastForward. The scripts read expiries back (PEXPIRETIME) to keep an entry until no worker needs it. With
 // two clocks each read would return a later expiry, and entries would never go. ClockTTL makes keys age by
 // the clock of TIME. Only rounding remains: an expiry that is read back may be a millisecond early.
 func NewStore() *miniredis.Miniredis {

@@ -92,7 +92,7 @@ func Read(ctx context.Context, in io.Reader) (Input, error) {
 		}
 		return Input{}, fmt.Errorf("no event in %s, %s", term.Count(number, "line"), expected)
 	}
-	// The logs of several replicas are often concatenated.
+	// The logs of several workers are often concatenated.
 	slices.SortStableFunc(input.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
 	return input, nil
 }

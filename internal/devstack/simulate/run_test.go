@@ -23,16 +23,9 @@ func TestWhatRefusesIsNamed(t *testing.T) {
 			text: repeat(5, func(i int) string { return at(time.Duration(i)*3*time.Second, "a") }), category: "2/30m+1/5s",
 			want: []string{"sent", "1/5s for 2s", "sent", "2/30m for 29m51s", "2/30m for 29m48s"},
 		},
-		"an override": {
-			text: three("a") + three("b"), category: "1/30m", overrides: "b=2/1h",
-			want: []string{"sent", "1/30m for 30m0s", "1/30m for 30m0s", "sent", "sent", "2/1h for 1h0m0s"},
-		},
 		"a cost": {
 			text: at(0, "a", `"cost":3`) + at(0, "a", `"cost":2`) + at(0, "a") + at(0, "a", `"cost":5`), category: "4/30m",
 			want: []string{"sent", "4/30m for 30m0s", "sent", "dead"},
-		},
-		"a group": {
-			text: at(0, "a.x") + at(0, "a.y") + at(0, "a") + at(0, "b"), group: "2/1m", want: []string{"sent", "sent", "2/1m for 1m0s", "sent"},
 		},
 		"a group of its own": {
 			text: three("a") + three("b.x"), groups: "b=1/2m",
@@ -41,9 +34,6 @@ func TestWhatRefusesIsNamed(t *testing.T) {
 		"a reserve": {
 			text: three("a") + three("b"), global: "4/1h", reserve: "b=2",
 			want: []string{"sent", "sent", "4/1h for 1h0m0s", "sent", "sent", "4/1h for 1h0m0s"},
-		},
-		"a cost above what is not kept": {
-			text: at(0, "a", `"cost":3`) + at(0, "b", `"cost":4`), global: "4/1h", reserve: "b=2", want: []string{"dead", "sent"},
 		},
 		// The minute of 04:39:01.123457 ends in 58.876543 s, the hour in 20 min 58.876543 s.
 		"buckets":        {text: three("a"), global: "2/1h:1m", want: []string{"sent", "sent", "2/1h:1m for 1h0m58.876542s"}},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +16,10 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"notifier/internal/consume/streams"
-	"notifier/internal/consume/wait"
 	"notifier/internal/denial"
 	"notifier/internal/outcome"
+	"notifier/internal/streams"
+	"notifier/internal/wait"
 )
 
 // Limits of one worker. A noisy kind fills about 8 MB of the stream in a day.
@@ -28,6 +29,7 @@ const (
 	maxKinds  = 256             // with a limit of their own: publishers choose the names of categories
 	maxQueued = 1024            // records not stored yet
 	sweepWait = time.Second     // between searches for idle kinds
+	maxBatch  = 64              // records published before their acknowledgements are awaited
 	maxTries  = 3               // to store one record
 	retryWait = 2 * time.Second // after a failure
 	endWait   = 2 * time.Second // for queued records when a worker ends
@@ -68,12 +70,13 @@ type Recorder struct {
 
 	// For Run alone.
 	retryWait time.Duration
+	works     bool // the latest records were stored
 	failing   bool // a failure is logged
 }
 
 // NewRecorder makes a recorder. It stores nothing until Run is called.
 func NewRecorder(config Config) (*Recorder, error) {
-	js, err := jetstream.New(config.Connection)
+	js, err := jetstream.New(config.Connection, jetstream.WithPublishAsyncTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
@@ -177,10 +180,10 @@ func (r *Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case record := <-r.queue:
-			r.store(storing, record)
+			r.store(storing, r.batch(record))
 		case <-ctx.Done():
 			for len(r.queue) > 0 {
-				r.store(storing, <-r.queue)
+				r.store(storing, r.batch(<-r.queue))
 			}
 			return
 		}
@@ -196,45 +199,105 @@ func (r *Recorder) prepare(ctx context.Context) {
 	}
 }
 
-// store stores one record or counts it as left out. It pauses after each failure, so that a full stream or a
-// missing permission costs a request now and then.
-func (r *Recorder) store(ctx context.Context, record outcome.Record) {
-	data, err := json.Marshal(record)
-	subject, id := r.Place.subject(hash(record.EventID), record.Category), rand.Text()
-	for try := 0; err == nil && try < maxTries && ctx.Err() == nil; try++ {
-		failure := r.publish(ctx, subject, id, data)
-		if failure == nil {
-			r.recovered()
-			return
+// batch returns a record and those that are queued behind it, up to maxBatch. After a failure it returns one
+// alone.
+func (r *Recorder) batch(first outcome.Record) []outcome.Record {
+	records := []outcome.Record{first}
+	for r.works && len(records) < maxBatch {
+		select {
+		case record := <-r.queue:
+			records = append(records, record)
+		default:
+			return records
 		}
+	}
+	return records
+}
+
+// outgoing is a record on its way to the stream.
+type outgoing struct {
+	record outcome.Record
+	msg    *nats.Msg
+	id     string // lets the server drop a second copy
+}
+
+// store stores records or counts them as left out. It pauses after each failure, so that a full stream or a
+// missing permission costs a request now and then.
+func (r *Recorder) store(ctx context.Context, records []outcome.Record) {
+	var left []outgoing
+	for _, record := range records {
+		data, err := json.Marshal(record)
+		if err != nil {
+			r.lose(record)
+			continue
+		}
+		msg := nats.NewMsg(r.Place.subject(hash(record.EventID), record.Category))
+		msg.Data = data
+		left = append(left, outgoing{record, msg, rand.Text()})
+	}
+	for failures := 0; len(left) > 0 && failures < maxTries && ctx.Err() == nil; {
+		n := len(left)
+		if !r.works {
+			n = 1
+		}
+		failed, err := r.publish(ctx, left[:n])
+		left = slices.Concat(failed, left[n:])
+		r.works = err == nil
+		if r.works {
+			r.recovered()
+			continue
+		}
+		failures++
 		if ctx.Err() == nil {
-			r.failed(failure)
+			r.failed(err)
 		}
 		wait.For(ctx, r.retryWait)
 	}
-	r.lose(record)
+	for _, m := range left {
+		r.lose(m.record)
+	}
 }
 
-// publish stores a record, and creates the stream first if necessary. The id lets the server drop a second
-// copy of the record. Expecting the stream keeps the record out of another stream with the same subjects.
-func (r *Recorder) publish(ctx context.Context, subject, id string, data []byte) (err error) {
+// publish stores messages, and creates the stream first if necessary. It returns those that may not be
+// stored, and why.
+func (r *Recorder) publish(ctx context.Context, messages []outgoing) (left []outgoing, err error) {
 	ctx, end := begin(ctx, r.Watch)
 	defer end()
-	publish := func() error {
-		_, err := r.js.Publish(ctx, subject, data,
-			jetstream.WithMsgID(id), jetstream.WithExpectStream(r.Place.Stream))
-		return err
-	}
-	err = publish()
+	left, err = r.publishOnce(ctx, messages)
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		if err = r.ensure(ctx); err == nil {
-			err = publish()
+			left, err = r.publishOnce(ctx, left)
 		}
 	}
 	if err != nil {
-		return cmp.Or(context.Cause(ctx), err)
+		return left, cmp.Or(context.Cause(ctx), err)
 	}
-	return nil
+	return nil, nil
+}
+
+// publishOnce publishes messages, and then waits for their acknowledgements. Expecting the stream keeps a
+// record out of another stream with the same subjects.
+func (r *Recorder) publishOnce(ctx context.Context, messages []outgoing) (left []outgoing, err error) {
+	futures := make([]jetstream.PubAckFuture, len(messages))
+	for i, m := range messages {
+		futures[i], err = r.js.PublishMsgAsync(m.msg,
+			jetstream.WithMsgID(m.id), jetstream.WithExpectStream(r.Place.Stream))
+		if err != nil {
+			return messages, err
+		}
+	}
+	for i, future := range futures {
+		var failure error
+		select {
+		case <-future.Ok():
+			continue
+		case failure = <-future.Err():
+		case <-ctx.Done():
+			failure = context.Cause(ctx)
+		}
+		left, err = append(left, messages[i]), failure
+	}
+	return left, err
 }
 
 // ensure finds or creates the stream. An account with less room gets a smaller one.

@@ -117,6 +117,15 @@ func (b *bench) emptyStream(t testing.TB) *nats.Conn {
 	return client
 }
 
+// stored waits until the stream holds this number of messages.
+func (b *bench) stored(t testing.TB, messages uint64) {
+	t.Helper()
+	kit.Eventually(t, "all are stored", func() bool {
+		stream, err := b.js.Stream(t.Context(), b.place.Stream)
+		return err == nil && stream.CachedInfo().State.LastSeq == messages
+	})
+}
+
 // add records r.
 func (b *bench) add(r outcome.Record) {
 	kind := recent.Kind{Category: r.Category, Outcome: r.Outcome, Reason: r.Reason}

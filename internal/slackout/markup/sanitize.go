@@ -9,7 +9,8 @@ import (
 )
 
 // Blocks sanitizes a JSON array of Block Kit blocks. Mentions become text and mrkdwn becomes verbatim; the
-// rest keeps its structure. The error, for input that is not valid JSON, quotes nothing of it.
+// rest keeps its structure. The error, for input that is not valid JSON, quotes at most one
+// character of it.
 func Blocks(blocks json.RawMessage) (json.RawMessage, error) { return sanitize(blocks, inBlocks) }
 
 // Attachments sanitizes a JSON array of attachments, including the blocks in them.
@@ -21,9 +22,9 @@ func Attachments(attachments json.RawMessage) (json.RawMessage, error) {
 type place int
 
 const (
-	inBlocks      place = iota // the type of an object tells
-	inAttachments              // the name of a field tells
-	inActions                  // of an attachment: values go to an app unchanged
+	inBlocks      place = iota // a string is mrkdwn if the type of its object says so
+	inAttachments              // a string is mrkdwn if its field is in attachmentTexts
+	inActions                  // of an attachment: strings keep their "&", because values go to an app
 )
 
 // attachmentTexts are the fields of an attachment that Slack reads as mrkdwn or decodes like it.
@@ -84,7 +85,7 @@ func (at place) inside(name string) place {
 // field that is missing in attachmentTexts cannot start a mention either.
 func (at place) text(field, text string) string {
 	switch {
-	case field == "blocks": // JSON in a string; it is undocumented whether Slack decodes it
+	case field == "blocks" || field == "attachments": // JSON in a string: Slack may decode it
 		return ""
 	case at == inBlocks:
 		return text
@@ -96,7 +97,7 @@ func (at place) text(field, text string) string {
 
 var withoutTags = strings.NewReplacer("<", "&lt;", ">", "&gt;")
 
-// object sanitizes an object. Its values must be sanitized before: "mr\u0000kdwn" becomes "mrkdwn".
+// object sanitizes an object whose values are sanitized already: "mr\u0000kdwn" has become "mrkdwn".
 func (at place) object(object map[string]any) map[string]any {
 	text, isText := object["text"].(string)
 	switch object["type"] {

@@ -1,9 +1,9 @@
-// Package config writes the settings that decide about events into a replica's snapshot, and reads them back.
+// Package config writes the settings that decide about events into a worker's snapshot, and reads them back.
 //
-// The status shows and evaluates the limits of the running replicas, which may differ from the variables of
+// The status shows and evaluates the limits of the running workers, which may differ from the variables of
 // its own shell. A snapshot therefore has the limits as text, one entry for each variable in the form that
 // the environment has. All other settings that decide about events are in its hash alone: equal hashes mean
-// that replicas treat events alike.
+// that workers treat events alike.
 //
 // Any client of Redis may have written a snapshot, and a later release may have limits that this one
 // does not know. Parse checks everything and refuses the rest.

@@ -6,7 +6,7 @@
 //	Muted: debug 5
 //
 // Intervals are periods of Redis's clock. The Reporters of package report count the drops of a period in one
-// hash. A few seconds after its end each replica tries to claim the period with SET NX, and the replica that
+// hash. A few seconds after its end each worker tries to claim the period with SET NX, and the worker that
 // succeeds reads the hash and posts one message. A period without drops has no message.
 //
 // The digest is best effort. It takes its turn in the channel's pace and waits for pauses, for at most an
@@ -24,11 +24,11 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"notifier/internal/consume/wait"
 	"notifier/internal/ratelimit"
 	"notifier/internal/slackout"
 	"notifier/internal/status/report"
 	"notifier/internal/term"
+	"notifier/internal/wait"
 )
 
 // MaxInterval bounds Config.Interval.
@@ -58,7 +58,7 @@ type Permits interface {
 type Config struct {
 	Redis     redis.UniversalClient
 	Namespace string        // as for ratelimit.New
-	Replica   string        // unique among the replicas
+	Replica   string        // unique among the workers
 	Interval  time.Duration // a millisecond to MaxInterval; equal to report.Config.Digest
 	Channel   string        // empty with a webhook
 	Publisher Publisher
@@ -67,12 +67,12 @@ type Config struct {
 	Log       *zap.Logger
 }
 
-// Digest posts the digests of one replica.
+// Digest posts the digests of one worker.
 type Digest struct {
 	config Config
 	reader *report.Reader
 	settle time.Duration
-	tried  int64 // the last period that this replica tried to claim
+	tried  int64 // the last period that this worker tried to claim
 }
 
 // New returns a Digest. An error names the invalid field.
@@ -109,7 +109,7 @@ func (d *Digest) turn(ctx context.Context) time.Duration {
 	}
 	current := report.Period(now.Add(-d.settle), d.config.Interval)
 	ended := report.PeriodStart(current, d.config.Interval)
-	// A replica that starts long after the end leaves the period alone: it is no longer the last interval.
+	// A worker that starts long after the end leaves the period alone: it is no longer the last interval.
 	if current-1 != d.tried && now.Sub(ended) < max(d.config.Interval/2, 2*d.settle) {
 		d.tried = current - 1
 		if err := d.post(ctx, current-1, time.Now().Add(d.config.Interval)); err != nil && ctx.Err() == nil {
@@ -122,7 +122,7 @@ func (d *Digest) turn(ctx context.Context) time.Duration {
 
 var errNoTurn = errors.New("the channel was paused or had no room in its pace for an interval")
 
-// post posts the digest of a period if this replica is the first to claim it.
+// post posts the digest of a period if this worker is the first to claim it.
 func (d *Digest) post(ctx context.Context, period int64, deadline time.Time) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -166,7 +166,7 @@ func (d *Digest) wait(ctx context.Context, name string, deadline time.Time) erro
 	}
 }
 
-// record records the result of the post, because other posts wait for it. After a 429 all replicas pause.
+// record records the result of the post, because other posts wait for it. After a 429 all workers pause.
 func (d *Digest) record(ctx context.Context, name string, result error) error {
 	answer := ratelimit.Answer{Channel: d.config.Channel, Name: name, Posted: result == nil}
 	var failure *slackout.Error

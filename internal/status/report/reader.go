@@ -19,7 +19,7 @@ import (
 	"notifier/lua"
 )
 
-// Reader reads the reports of all replicas. It is safe for concurrent use.
+// Reader reads the reports of all workers. It is safe for concurrent use.
 type Reader struct {
 	redis redis.UniversalClient
 	keys  keys
@@ -37,30 +37,30 @@ func NewReader(client redis.UniversalClient, namespace string) (*Reader, error) 
 
 // Now reads Redis's clock, on the node that has the keys.
 func (r *Reader) Now(ctx context.Context) (time.Time, error) {
-	micros, err := r.now.Run(ctx, r.redis, []string{r.keys.alive()}).Int64()
+	micros, err := r.now.Run(ctx, r.redis, []string{r.keys.replicas()}).Int64()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("redis: cannot read the time: %w", err)
 	}
 	return time.UnixMicro(micros).UTC(), nil
 }
 
-// Read reads the replicas and the counts of the last hour. An error means that Redis is unavailable or refuses
+// Read reads the workers and the counts of the last hour. An error means that Redis is unavailable or refuses
 // the user.
 func (r *Reader) Read(ctx context.Context) (Report, error) {
 	now, err := r.Now(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	last := Period(now, SlotLength)
-	slots := make([]string, hourSlots)
-	for i := range slots {
-		slots[i] = r.keys.tally(last - hourSlots + 1 + int64(i))
+	last := Period(now, TallyLength)
+	tallies := make([]string, hourTallies)
+	for i := range tallies {
+		tallies[i] = r.keys.tally(last - hourTallies + 1 + int64(i))
 	}
-	report := Report{Now: now, Since: PeriodStart(last-hourSlots+1, SlotLength)}
+	report := Report{Now: now, Since: PeriodStart(last-hourTallies+1, TallyLength)}
 	if report.Replicas, report.More, err = r.replicas(ctx, now); err != nil {
 		return Report{}, err
 	}
-	fields, skipped, err := r.fields(ctx, slots)
+	fields, skipped, err := r.fields(ctx, tallies)
 	if err != nil {
 		return Report{}, err
 	}
@@ -68,7 +68,7 @@ func (r *Reader) Read(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// Replicas reads the replicas alone. Errors are as for Read.
+// Replicas reads the workers alone. Errors are as for Read.
 func (r *Reader) Replicas(ctx context.Context) ([]Replica, error) {
 	now, err := r.Now(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *Reader) Replicas(ctx context.Context) ([]Replica, error) {
 	return replicas, err
 }
 
-// Different counts the different settings of the running replicas. Errors are as for Read.
+// Different counts the different settings of the running workers. Errors are as for Read.
 func (r *Reader) Different(ctx context.Context) (int, error) {
 	replicas, err := r.Replicas(ctx)
 	hashes := map[string]bool{}
@@ -91,15 +91,15 @@ func (r *Reader) Different(ctx context.Context) (int, error) {
 }
 
 func (r *Reader) replicas(ctx context.Context, now time.Time) (replicas []Replica, more int, err error) {
-	// A heartbeat of the future is of a dead replica, from before the clock was set back.
-	oldest := strconv.FormatInt(now.Add(-gone).UnixMilli(), 10)
-	newest := strconv.FormatInt(now.Add(gone).UnixMilli(), 10)
+	// A heartbeat of the future is of a dead worker, from before the clock was set back.
+	oldest := strconv.FormatInt(now.Add(-heartbeatLife).UnixMilli(), 10)
+	newest := strconv.FormatInt(now.Add(heartbeatLife).UnixMilli(), 10)
 	pipe := r.redis.Pipeline()
-	newestFirst := pipe.ZRevRangeByScoreWithScores(ctx, r.keys.alive(),
+	newestFirst := pipe.ZRevRangeByScoreWithScores(ctx, r.keys.replicas(),
 		&redis.ZRangeBy{Min: oldest, Max: newest, Count: maxReplicas})
-	all := pipe.ZCount(ctx, r.keys.alive(), oldest, newest)
+	all := pipe.ZCount(ctx, r.keys.replicas(), oldest, newest)
 	if err := execute(ctx, pipe); err != nil {
-		return nil, 0, fmt.Errorf("redis: cannot read %s: %w", r.keys.alive(), err)
+		return nil, 0, fmt.Errorf("redis: cannot read %s: %w", r.keys.replicas(), err)
 	}
 	seen := newestFirst.Val()
 	if len(seen) == 0 {
@@ -248,7 +248,7 @@ func (r *Reader) Drops(ctx context.Context, interval time.Duration, period int64
 		for field, value := range fields {
 			reason, category, found := strings.Cut(field, separator)
 			n, valid := decodeNumber(value)
-			if found && valid && isDrop(reason) && isName(category) {
+			if found && valid && inDigest(reason) && isName(category) {
 				drops = append(drops, Drop{Reason: reason, Category: category, N: n})
 			}
 		}

@@ -1,8 +1,8 @@
-// Package report keeps in Redis how the replicas are and how many events ended how, for the status and the
+// Package report keeps in Redis how the workers are and how many events ended how, for the status and the
 // digest.
 //
-// Each replica has a Reporter. Observe counts settled events in memory; once a second one pipeline adds the
-// counts to hashes that all replicas share, and stores a snapshot of the replica as its heartbeat. A Reader
+// Each worker has a Reporter. Observe counts settled events in memory; once a second one pipeline adds the
+// counts to hashes that all workers share, and stores a snapshot of the worker as its heartbeat. A Reader
 // reads both. Nothing here decides about an event or delays one.
 //
 // # Promises
@@ -11,10 +11,10 @@
 // been carried out. So the counts of an outage are lost, at most a second of them otherwise. The log has every
 // event.
 //
-// Publishers choose the names. In each replica a slot of ten minutes counts 100 categories by name, and 8
+// Publishers choose the names. In each worker a tally of ten minutes counts 100 categories by name, and 8
 // sources of each, together 400; further ones count as outcome.OtherCategories. Every key expires.
 //
-// All times are by Redis's clock. A replica estimates it from the last reply to lua.Now, so its own clock may
+// All times are by Redis's clock. A worker estimates it from the last reply to lua.Now, so its own clock may
 // be hours off.
 //
 // Readers take nothing for granted: the database may hold anything under these keys. They bound the number
@@ -22,9 +22,9 @@
 //
 // # Keys
 //
-// Replicas of v0.2.0 may run beside this release; it uses none of these names.
+// Workers of v0.2.0 may run beside this release; it uses none of these names.
 //
-//	{notifier}:tally:<slot>    hash  "<outcome>/<reason>\t<category>\t<source>" -> events; tens of minutes since 1970
+//	{notifier}:tally:<number>    hash  "<outcome>/<reason>\t<category>\t<source>" -> events; one for every ten minutes since 1970
 //	{notifier}:replica:<id>    string  snapshot.Snapshot as JSON
 //	{notifier}:alive           sorted set  id -> millisecond of the last heartbeat
 //	{notifier}:digest:<interval in seconds>:<period>  hash  "<reason>\t<category>" -> drops; see package digest
@@ -39,23 +39,23 @@ import (
 )
 
 const (
-	// MaxCategories and MaxSources bound the names that one replica counts in ten minutes. MaxSources is for
+	// MaxCategories and MaxSources bound the names that one worker counts in ten minutes. MaxSources is for
 	// each category.
 	MaxCategories = 100
 	MaxSources    = 8
 
-	maxAllSources = 400 // of all categories, to keep the hash of many replicas below maxFields
+	maxAllSources = 400 // of all categories, to keep the hash of many workers below maxFields
 
 	maxNameBytes = 256 // longer names count as outcome.OtherCategories
 
-	// SlotLength is the time that the counts of one hash cover.
-	SlotLength = 10 * time.Minute
-	hourSlots  = 6
-	tallyLife  = 2 * time.Hour // after the last count
+	// TallyLength is the time that one tally covers.
+	TallyLength = 10 * time.Minute
+	hourTallies = 6
+	tallyLife   = 2 * time.Hour // after the last count
 
-	gone      = time.Minute     // age of a heartbeat at which its replica has ended
-	silent    = 5 * time.Second // fewer heartbeats can be missed when NATS or Redis is slow
-	aliveLife = time.Hour       // of an id without a heartbeat
+	heartbeatLife = time.Minute     // a worker with an older heartbeat has ended
+	silent        = 5 * time.Second // fewer heartbeats can be missed when NATS or Redis is slow
+	replicaLife   = time.Hour       // of an id without a heartbeat
 
 	maxReplicas      = 200
 	maxIDBytes       = 200
@@ -66,17 +66,17 @@ const (
 	maxCount         = 1e15   // of one field
 )
 
-// Report describes the replicas and the last hour.
+// Report describes the workers and the last hour.
 type Report struct {
 	Now      time.Time // Redis's clock
 	Replicas []Replica // sorted by ID; heartbeats younger than a minute
-	More     int       // replicas beyond the bound of 200
+	More     int       // workers beyond the bound of 200
 	Since    time.Time // the counts cover the time from Since to Now, 50 to 60 minutes
 	Counts   []Count   // sorted by category, outcome, reason, source
-	Skipped  int       // slots of ten minutes that Counts leaves out, because they have too many names
+	Skipped  int       // tallies of ten minutes that Counts leaves out, because they have too many names
 }
 
-// Replica is a replica with a heartbeat in the last minute.
+// Replica is a worker with a heartbeat in the last minute.
 type Replica struct {
 	Snapshot snapshot.Snapshot // its times are by Redis's clock, too
 	Seen     time.Time         // last heartbeat, by Redis's clock
@@ -109,10 +109,10 @@ func newKeys(namespace string) (keys, error) {
 	return keys("{" + namespace + "}:"), nil
 }
 
-func (k keys) alive() string            { return string(k) + "alive" }
+func (k keys) replicas() string         { return string(k) + "alive" }
 func (k keys) replica(id string) string { return string(k) + "replica:" + id }
 
-func (k keys) tally(slot int64) string { return string(k) + "tally:" + strconv.FormatInt(slot, 10) }
+func (k keys) tally(number int64) string { return string(k) + "tally:" + strconv.FormatInt(number, 10) }
 
 func (k keys) drops(interval time.Duration, period int64) string {
 	seconds := strconv.FormatFloat(interval.Seconds(), 'f', -1, 64)

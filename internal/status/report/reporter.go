@@ -31,10 +31,10 @@ const (
 type Config struct {
 	Redis     redis.UniversalClient
 	Namespace string // as for ratelimit.New
-	Replica   string // unique among the replicas; the ID in its snapshots
+	Replica   string // unique among the workers; the ID in its snapshots
 
 	// Snapshot returns the heartbeat. The Reporter calls it once a second from one goroutine. If it is nil, the
-	// replica has no heartbeat.
+	// worker has no heartbeat.
 	Snapshot func() snapshot.Snapshot
 
 	// Digest is the interval of the digest, for which drops are counted. Zero means no digest.
@@ -43,22 +43,26 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Reporter reports one replica. It is safe for concurrent use.
+// Reporter reports one worker. It is safe for concurrent use.
 type Reporter struct {
 	config Config
 	keys   keys
 	now    *redis.Script
 	every  time.Duration // between two pipelines
 
-	mu         sync.Mutex
-	counts     map[Count]int64 // since the last pipeline; N is zero in the keys
-	drops      map[Drop]int64  // likewise
-	categories names           // of the slot
-	sources    map[string]*names
-	named      int   // sources of all categories
-	dropped    names // of the period: its categories
-	slot       int64 // zero before the first pipeline
-	period     int64
+	mu     sync.Mutex
+	counts map[Count]int64 // since the last pipeline; N is zero in the keys
+	drops  map[Drop]int64  // likewise
+
+	// Names that the counts of the present tally use, and the tally's number, zero before the first pipeline.
+	categories  names
+	sources     map[string]*names // by category
+	sourceCount int               // of all categories
+	tally       int64
+
+	// Likewise for the digest.
+	dropped names // categories
+	digest  int64
 
 	// Only Run uses the rest.
 	clock  clock
@@ -72,7 +76,7 @@ func New(config Config) (*Reporter, error) {
 		return nil, err
 	}
 	if config.Replica == "" || len(config.Replica) > maxIDBytes {
-		return nil, fmt.Errorf("replica %q, expected a name of at most %d bytes", config.Replica, maxIDBytes)
+		return nil, fmt.Errorf("worker %q, expected a name of at most %d bytes", config.Replica, maxIDBytes)
 	}
 	if config.Digest != 0 && config.Digest < time.Millisecond {
 		return nil, errors.New("the interval of the digest is below a millisecond")
@@ -89,7 +93,7 @@ func (r *Reporter) Observe(became, reason, category, source string, n int) {
 	category, source = outcome.CategoryName(category), outcome.CategoryName(source)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.config.Digest > 0 && reportsDrop(became, reason) {
+	if r.config.Digest > 0 && became == outcome.Dropped && inDigest(reason) {
 		r.drops[Drop{Reason: reason, Category: r.dropped.keep(category, MaxCategories)}] += int64(n)
 	}
 	category = r.categories.keep(category, MaxCategories)
@@ -100,19 +104,15 @@ func (r *Reporter) Observe(became, reason, category, source string, n int) {
 			r.sources[category] = of
 		}
 		before := len(*of)
-		source = of.keep(source, min(MaxSources, before+maxAllSources-r.named))
-		r.named += len(*of) - before
+		source = of.keep(source, min(MaxSources, before+maxAllSources-r.sourceCount))
+		r.sourceCount += len(*of) - before
 	}
 	r.counts[Count{Category: category, Outcome: became, Reason: reason, Source: source}] += int64(n)
 }
 
-// reportsDrop reports whether the digest counts an event: duplicates and expired events are not missing in
-// Slack, and dead letters are kept elsewhere.
-func reportsDrop(became, reason string) bool {
-	return became == outcome.Dropped && isDrop(reason)
-}
-
-func isDrop(reason string) bool {
+// inDigest reports whether the digest counts drops of this reason: nobody misses duplicates and expired
+// events in Slack.
+func inDigest(reason string) bool {
 	return reason == outcome.Muted || slices.Contains(outcome.LimitReasons(), reason)
 }
 
@@ -164,21 +164,21 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// Report stores the counts and the heartbeat once, for tests and for Run, which must not run at the same time.
-// After an error the counts may be lost.
+// Report stores the counts and the heartbeat once. Run calls it. Tests may call it instead of Run, never
+// beside it. After an error the counts may be lost.
 func (r *Reporter) Report(ctx context.Context) error {
-	content, beatErr := r.snapshot() // it may take a second
+	heartbeat, encodeErr := r.heartbeat() // it may take a second
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	batch, err := r.begin(ctx)
 	if err == nil {
-		r.beat(ctx, batch.pipe, content)
+		r.addHeartbeat(ctx, batch.pipe, heartbeat)
 		err = r.send(ctx, batch)
 	}
 	if err != nil {
 		r.outage.lost += batch.events
 	}
-	return errors.Join(err, beatErr)
+	return errors.Join(err, encodeErr)
 }
 
 // finish stores the last counts and removes the heartbeat.
@@ -188,7 +188,7 @@ func (r *Reporter) finish(ctx context.Context) error {
 	batch, err := r.begin(ctx)
 	if err == nil {
 		batch.pipe.Del(ctx, r.keys.replica(r.config.Replica))
-		batch.pipe.ZRem(ctx, r.keys.alive(), r.config.Replica)
+		batch.pipe.ZRem(ctx, r.keys.replicas(), r.config.Replica)
 		err = r.send(ctx, batch)
 	}
 	if err != nil {
@@ -208,7 +208,7 @@ type batch struct {
 func (r *Reporter) newBatch(ctx context.Context) batch {
 	pipe := r.config.Redis.Pipeline()
 	// The script is short. EVALSHA would fail if the server does not have it.
-	return batch{pipe: pipe, clock: r.now.Eval(ctx, pipe, []string{r.keys.alive()})}
+	return batch{pipe: pipe, clock: r.now.Eval(ctx, pipe, []string{r.keys.replicas()})}
 }
 
 // begin takes the counts. If it fails, they are lost.
@@ -217,7 +217,7 @@ func (r *Reporter) begin(ctx context.Context) (batch, error) {
 	if !r.clock.known() { // the keys depend on it
 		clockErr = r.send(ctx, r.newBatch(ctx))
 	}
-	counts, drops, slot, period := r.take(r.clock.now())
+	counts, drops, tallyNumber, digestNumber := r.take(r.clock.now())
 	b := r.newBatch(ctx)
 	for _, n := range counts {
 		b.events += n
@@ -225,14 +225,14 @@ func (r *Reporter) begin(ctx context.Context) (batch, error) {
 	if clockErr != nil {
 		return b, clockErr
 	}
-	tally := r.keys.tally(slot)
+	tally := r.keys.tally(tallyNumber)
 	for c, n := range counts {
 		b.add(ctx, tally, c.Outcome+"/"+c.Reason+separator+c.Category+separator+c.Source, n)
 	}
 	if len(counts) > 0 {
 		b.pipe.PExpire(ctx, tally, tallyLife)
 	}
-	dropped := r.keys.drops(r.config.Digest, period)
+	dropped := r.keys.drops(r.config.Digest, digestNumber)
 	for d, n := range drops {
 		b.add(ctx, dropped, d.Reason+separator+d.Category, n)
 	}
@@ -252,33 +252,33 @@ func (b batch) add(ctx context.Context, key, field string, n int64) {
 	_ = b.pipe.Process(ctx, once{redis.NewCmd(ctx, "hincrby", key, field, strconv.FormatInt(n, 10))})
 }
 
-// take returns the counts since the last pipeline, and the slot and the period to add them to. These are the
-// ones in which counting began, so that a slot has no more names than its bound.
-func (r *Reporter) take(now time.Time) (counts map[Count]int64, drops map[Drop]int64, slot, period int64) {
-	nextSlot, nextPeriod := Period(now, SlotLength), int64(0)
+// take returns the counts since the last pipeline, and the numbers of the tally and the digest to add them
+// to. These are the ones in which counting began, so that a tally has no more names than its bound.
+func (r *Reporter) take(now time.Time) (counts map[Count]int64, drops map[Drop]int64, tally, digest int64) {
+	nextTally, nextDigest := Period(now, TallyLength), int64(0)
 	if r.config.Digest > 0 {
-		nextPeriod = Period(now, r.config.Digest)
+		nextDigest = Period(now, r.config.Digest)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts, drops = r.counts, r.drops
 	r.counts, r.drops = map[Count]int64{}, map[Drop]int64{}
-	slot, period = cmp.Or(r.slot, nextSlot), cmp.Or(r.period, nextPeriod)
-	if slot != nextSlot {
-		r.categories, r.sources, r.named = nil, map[string]*names{}, 0
+	tally, digest = cmp.Or(r.tally, nextTally), cmp.Or(r.digest, nextDigest)
+	if tally != nextTally {
+		r.categories, r.sources, r.sourceCount = nil, map[string]*names{}, 0
 	}
-	if period != nextPeriod {
+	if digest != nextDigest {
 		r.dropped = nil
 	}
 	if r.clock.known() {
-		r.slot, r.period = nextSlot, nextPeriod
+		r.tally, r.digest = nextTally, nextDigest
 	}
-	return counts, drops, slot, period
+	return counts, drops, tally, digest
 }
 
-// snapshot returns the heartbeat as JSON, or nil if Config.Snapshot is nil. Readers refuse a snapshot that is
-// too long, so it leaves out long lists then: better a replica without details than a missing one.
-func (r *Reporter) snapshot() ([]byte, error) {
+// heartbeat returns the snapshot as JSON, or nil if Config.Snapshot is nil. Readers refuse a snapshot that is
+// too long, so it leaves out long lists then: better a worker without details than a missing one.
+func (r *Reporter) heartbeat() ([]byte, error) {
 	if r.config.Snapshot == nil {
 		return nil, nil
 	}
@@ -289,22 +289,22 @@ func (r *Reporter) snapshot() ([]byte, error) {
 		content, err = json.Marshal(s)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("heartbeat: %w", err)
+		return nil, fmt.Errorf("cannot encode the heartbeat: %w", err)
 	}
 	return content, nil
 }
 
-// beat adds the heartbeat to a pipeline.
-func (r *Reporter) beat(ctx context.Context, pipe redis.Pipeliner, content []byte) {
+// addHeartbeat adds the heartbeat to a pipeline.
+func (r *Reporter) addHeartbeat(ctx context.Context, pipe redis.Pipeliner, content []byte) {
 	if content == nil {
 		return
 	}
 	now := r.clock.now().UnixMilli()
-	oldest := strconv.FormatInt(now-aliveLife.Milliseconds(), 10)
-	pipe.Set(ctx, r.keys.replica(r.config.Replica), content, gone)
-	pipe.ZAdd(ctx, r.keys.alive(), redis.Z{Score: float64(now), Member: r.config.Replica})
-	pipe.ZRemRangeByScore(ctx, r.keys.alive(), "-inf", oldest)
-	pipe.PExpire(ctx, r.keys.alive(), aliveLife)
+	oldest := strconv.FormatInt(now-replicaLife.Milliseconds(), 10)
+	pipe.Set(ctx, r.keys.replica(r.config.Replica), content, heartbeatLife)
+	pipe.ZAdd(ctx, r.keys.replicas(), redis.Z{Score: float64(now), Member: r.config.Replica})
+	pipe.ZRemRangeByScore(ctx, r.keys.replicas(), "-inf", oldest)
+	pipe.PExpire(ctx, r.keys.replicas(), replicaLife)
 }
 
 // send executes a pipeline.
@@ -317,7 +317,7 @@ func (r *Reporter) send(ctx context.Context, b batch) error {
 		r.clock = clock{server: time.UnixMicro(micros), local: asked.Add(took / 2)}
 	}
 	if err != nil {
-		return fmt.Errorf("redis: cannot add the counts: %w", err)
+		return fmt.Errorf("redis: cannot run the pipeline: %w", err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ const writeFlag = "#!lua\nreturn 1"
 // RefusesWrites returns the error with which Redis refuses all writes now (full, a replica, cannot save), or
 // nil if it takes them or the user may not find out.
 func (r *Reader) RefusesWrites(ctx context.Context) error {
-	err := r.redis.Eval(ctx, writeFlag, []string{r.keys.alive()}).Err()
+	err := r.redis.Eval(ctx, writeFlag, []string{r.keys.replicas()}).Err()
 	if err == nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 
 // gate lets posts through while Slack takes them. A failure closes it: for as long as Slack says, or for an
 // exponential backoff with jitter. Then one post goes through as a probe, and the others follow if it
-// succeeds. So an outage costs Slack one request at a time from each replica. Lanes.mu guards it.
+// succeeds. So an outage costs Slack one request at a time from each worker. Lanes.mu guards it.
 type gate struct {
 	open     bool
 	until    time.Time // closed until then

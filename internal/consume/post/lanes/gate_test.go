@@ -84,15 +84,6 @@ func TestUnexplainedFailuresCloseBriefly(t *testing.T) {
 	})
 }
 
-func TestRetryAfterClosesTheLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes()
-		add(l, "a", 1)
-		next(t, l).Finish(Result{Signal: ChannelLimited, AtLeast: 10 * time.Minute})
-		expectNext(t, l, "a0", 10*time.Minute)
-	})
-}
-
 // A post that began before the gate closed proves nothing.
 func TestLateSuccessOpensNothing(t *testing.T) {
 	l := newLanes()
@@ -135,14 +126,4 @@ func TestTurnWithoutAPostProvesNothing(t *testing.T) {
 			t.Error("two probes are under way")
 		}
 	})
-}
-
-func TestWorkspacePauseHoldsEveryLane(t *testing.T) {
-	l := newLanes()
-	add(l, "a", 1)
-	add(l, "b", 1)
-	next(t, l).Finish(Result{Signal: WorkspacePaused, AtLeast: time.Minute})
-	if nextNow(l) != nil || !l.Paused() {
-		t.Error("another channel's post begins while the workspace pauses")
-	}
 }

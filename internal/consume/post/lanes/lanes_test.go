@@ -106,15 +106,17 @@ func TestLaneThatWaitsLongestGoesFirst(t *testing.T) {
 func TestClosedLaneDelaysNoOther(t *testing.T) {
 	for name, result := range map[string]Result{
 		"a limit":                {Signal: ChannelLimited, AtLeast: time.Hour},
-		"a failure":              {Signal: ChannelFailing, AtLeast: time.Hour},
 		"another replica's wait": {Signal: ChannelPaused, AtLeast: time.Hour},
 		"the pace":               {Pace: time.Hour},
 	} {
-		l := newLanes("a", "b")
-		add(l, "a", 3)
-		next(t, l).Finish(result)
-		add(l, "b", 2)
-		expect(t, name, drain(l), "b0 b1")
+		synctest.Test(t, func(t *testing.T) {
+			l := newLanes("a", "b")
+			add(l, "a", 2)
+			next(t, l).Finish(result)
+			add(l, "b", 2)
+			expect(t, name, drain(l), "b0 b1")
+			expectNext(t, l, "a0", time.Hour)
+		})
 	}
 }
 
@@ -183,16 +185,6 @@ func TestDelayedItemsAlternateWithOthers(t *testing.T) {
 			turn.Finish(Result{Done: true})
 		}
 		expect(t, "turns", strings.Join(order, " "), "a0 new0 a1 new1 new2 new3 new4 new5")
-	})
-}
-
-func TestPaceHoldsALane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLanes()
-		add(l, "a", 2)
-		next(t, l).Finish(Result{Pace: 3 * time.Second})
-		expectNext(t, l, "a0", 3*time.Second).Finish(Result{Signal: Posted, Done: true})
-		expect(t, "the pace needs no probe", drain(l), "a1")
 	})
 }
 

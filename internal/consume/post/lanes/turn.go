@@ -22,7 +22,7 @@ const (
 	ChannelLimited                 // Slack limits the channel, so it can be reached
 	ChannelFailing                 // the post failed, and the event itself may be the cause
 	WorkspaceFailing               // Slack takes no posts
-	ChannelPaused                  // another replica was told to wait, or probes the channel
+	ChannelPaused                  // another worker was told to wait, or probes the channel
 	WorkspacePaused                // the same for all channels
 )
 
