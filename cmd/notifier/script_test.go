@@ -32,7 +32,7 @@ type hermetic struct{ *testing.M }
 var atTheEnd []func()
 
 func (h hermetic) Run() int {
-	kit.Overlap(12) // here and not before: a process that runs as notifier has flags of its own
+	kit.Overlap(6) // here and not before: a process that runs as notifier has flags of its own
 	for _, variable := range settings.Variables() {
 		_ = os.Unsetenv(variable.Name)
 		_ = os.Unsetenv(variable.Name + "_FILE")

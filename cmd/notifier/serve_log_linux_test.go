@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,13 +47,15 @@ func (w *loggingWorker) ready(t *testing.T) {
 	})
 }
 
-// publish stores events of several outcomes.
+// publish stores events of several outcomes. Each has an id, because an event that was stored late is published
+// again.
 func (w *loggingWorker) publish(t *testing.T, events int) {
 	t.Helper()
 	for i := range events {
 		payload := []string{"disk full", "{"}[i%2]
 		kit.EventuallyNil(t, func() error {
-			_, err := w.js.Publish(t.Context(), "notify.errors", []byte(payload))
+			id := jetstream.WithMsgID(strconv.Itoa(i))
+			_, err := w.js.Publish(t.Context(), "notify.errors", []byte(payload), id)
 			return err
 		})
 	}

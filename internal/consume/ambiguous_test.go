@@ -79,8 +79,8 @@ func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
 	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Delay: 2500 * time.Millisecond}))
 	s.publish("errors", "hello")
 	s.eventually("it is being posted", func() bool { return s.slack.Requests() == 1 })
-	s.started()
 	first.connection.Close()
+	s.started()
 	s.eventually("the other replica settles it", func() bool { return len(s.log.settled()) == 1 })
 	if l := s.log.settled()[0]; l["reason"] != "duplicate" {
 		t.Errorf("line %v, expected a duplicate", l)

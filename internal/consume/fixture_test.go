@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	kit.Overlap(24) // tests mostly wait
+	kit.Overlap(12) // tests mostly wait
 	consume.Hurry()
 	kit.QuietRedis()
 	goleak.VerifyTestMain(m, kit.NATSServerEnds()...)

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/test/kit"
 )
 
 // The default channel is C0DEFAULT; category deploys goes to C0DEPLOYS.
@@ -79,6 +80,32 @@ func TestReturnedEventsArePostedOnce(t *testing.T) {
 	s.expectEachPostedOnce(40)
 	s.expectCharged(40)
 	s.expectNothingLeft()
+}
+
+// While the server may keep no more events, a full worker keeps those of a failing channel. It hands them back as
+// soon as the server may, although no event comes that it could add.
+func TestFullWorkerHandsBackWhenItMay(t *testing.T) {
+	s := newFixture(t)
+	const held = 20
+	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 2 * held })
+	s.publishMany("other", held)
+	consumer, err := s.js.Consumer(t.Context(), streamName, consumerName)
+	kit.Check(t, err)
+	batch, err := consumer.Fetch(held)
+	kit.Check(t, err)
+	var others []jetstream.Msg // of another worker, which hangs
+	for message := range batch.Messages() {
+		others = append(others, message)
+	}
+	r := s.started(func(c *setup) { c.batch, c.category, c.global = 4, "100/30m", "100/30m" })
+	s.failTexts("event", blocked)
+	s.publishMany("errors", 16) // what the worker holds
+	s.eventually("the worker is full", func() bool { return r.Snapshot().Held == 16 })
+	s.publish("deploys", "to a channel that works")
+	for _, message := range others {
+		kit.Check(t, message.Ack())
+	}
+	s.eventually("the other channel gets its message", func() bool { return len(s.posted()) == 1 })
 }
 
 // If the server takes no events back, a full worker stops fetching and is not ready.

@@ -106,8 +106,8 @@ func New(settings Settings) *Sender {
 }
 
 // Add queues an admitted event in its channel's lane. If the lane holds more than its share then, its youngest
-// events go back to the server. If the server takes none back, the lane keeps them, until the worker is full and
-// fetches no more.
+// events go back to the server. If the server takes none back, the lane keeps them, and the worker tries again
+// every returnPeriod.
 func (s *Sender) Add(job decide.Job) {
 	p := &posting{job: job, channel: s.settings.Slack.Channel(job.Result.Event)}
 	p.job.Result.Channel = p.channel
@@ -115,6 +115,11 @@ func (s *Sender) Add(job decide.Job) {
 		Value: p, Bytes: job.Result.Delivery.Cost, Since: job.Result.Event.Published,
 	}
 	s.lanes.Add(lane, item)
+	s.returnSurplus(lane)
+}
+
+// returnSurplus hands back what a lane holds beyond its share, the youngest event first.
+func (s *Sender) returnSurplus(lane string) {
 	for {
 		youngest, found := s.lanes.Surplus(lane)
 		if !found {
@@ -124,6 +129,27 @@ func (s *Sender) Add(job decide.Job) {
 		if !youngest.Value.job.Result.Delivery.Later(delay) {
 			s.lanes.Add(lane, youngest)
 			return
+		}
+	}
+}
+
+// returnPeriod is the time between two attempts to hand back what lanes hold beyond their shares. A full worker
+// adds no event, so Add alone would leave it full for as long as one channel fails.
+const returnPeriod = time.Second
+
+// returnRegularly hands back the surplus of every lane until ctx is done. The slowest lane comes first: what it
+// returns may leave the others within their shares.
+func (s *Sender) returnRegularly(ctx context.Context) {
+	ticker := time.NewTicker(returnPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, lane := range s.lanes.SlowestFirst() {
+			s.returnSurplus(lane)
 		}
 	}
 }
@@ -154,7 +180,12 @@ func (s *Sender) Run(startCtx, finishCtx context.Context) {
 			}
 		})
 	}
+	ctx, cancel := context.WithCancel(startCtx)
+	var returning sync.WaitGroup
+	returning.Go(func() { s.returnRegularly(ctx) })
 	posters.Wait()
+	cancel()
+	returning.Wait()
 }
 
 // Close declares that nothing more will be added.

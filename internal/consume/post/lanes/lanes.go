@@ -9,6 +9,7 @@
 package lanes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -143,6 +144,20 @@ func (l *Lanes[T]) DrainTime(channel string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lane(channel).drainTime()
+}
+
+// SlowestFirst returns the channels of all lanes, by DrainTime.
+func (l *Lanes[T]) SlowestFirst() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slowest := slices.SortedStableFunc(slices.Values(l.order), func(a, b *lane[T]) int {
+		return cmp.Compare(b.drainTime(), a.drainTime())
+	})
+	channels := make([]string, len(slowest))
+	for i, queue := range slowest {
+		channels[i] = queue.channel
+	}
+	return channels
 }
 
 // drainTime is Lanes.DrainTime. Lanes.mu is held.
