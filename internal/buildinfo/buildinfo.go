@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// release is the file VERSION: "v0.1.0" is that release, and "v0.2.0-dev" what comes before the next one.
+// release is the file VERSION: "v0.3.0" is that release, and "v0.4.0-dev" what comes before the next one.
 //
 //go:embed VERSION
 var release string

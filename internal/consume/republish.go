@@ -70,7 +70,7 @@ func (r *republisher) add(batch []*result.Result) {
 
 // sizeOf returns the bytes that a queued event keeps alive: its delivery, and its decoded text, which is at
 // most as long as the payload.
-func sizeOf(s *result.Result) int64 { return s.Delivery.Cost + int64(len(s.Delivery.Message.Data)) }
+func sizeOf(s *result.Result) int64 { return s.Delivery.Bytes + int64(len(s.Delivery.Message.Data)) }
 
 // start publishes in the background. end waits until the queue is empty, but begins no publish after
 // republishEnd. Nothing may be added once end was called.

@@ -19,7 +19,7 @@ import (
 func aLetter(string, *result.Result) *nats.Msg { return nats.NewMsg("dropped.errors") }
 
 func dropped(size int) *result.Result {
-	return &result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Cost: int64(size)}}
+	return &result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Bytes: int64(size)}}
 }
 
 // stuckRepublisher returns a republisher that blocks on its first event until end is called.
@@ -57,7 +57,7 @@ func TestRepublisherIsBoundedInBytes(t *testing.T) {
 func TestRepublisherCountsHeadersAndPayload(t *testing.T) {
 	r, end := stuckRepublisher()
 	message := event.Message{Data: make([]byte, 20<<10)}
-	one := result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Message: message, Cost: 81 << 10}}
+	one := result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Message: message, Bytes: 81 << 10}}
 	r.add(slices.Repeat([]*result.Result{&one}, 1000))
 	if n, most := 1000-r.unpublished.Load(), int64(republishBytes/(100<<10)); n > most || n < most*9/10 {
 		t.Errorf("%d are queued, expected about %d: each takes 60 kB of headers and twice 20 kB of payload",

@@ -26,8 +26,9 @@ import (
 )
 
 // A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each
-// (make mutants). Every mutant runs against all tests, so the record shows which tests catch which mutant and
-// which test is the only one to catch it: a test that never is can go, if it checks nothing else.
+// (make mutants). A mutant ends with the first test that catches it. With NOTIFIER_MUTANTS_RECORD it meets all
+// tests, which takes four times as long, and the record shows which tests catch which mutant and which test is the
+// only one to catch it: a test that never is can go, if it checks nothing else.
 //
 // The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words
 // around it are there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
@@ -70,7 +71,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
 		return
 	}
-	if catchers, output := runTests(t, root, "", ""); len(catchers) > 0 {
+	if catchers, output := runTests(t, root, "", "", true); len(catchers) > 0 {
 		t.Fatalf("the tests fail without any mutant: %s\n%s", catchers, output)
 	}
 
@@ -88,7 +89,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 			})
 		}
 	})
-	report(t, slices.DeleteFunc(outcomes, func(o outcome) bool { return o.File == "" }))
+	report(t, recording(), slices.DeleteFunc(outcomes, func(o outcome) bool { return o.File == "" }))
 }
 
 // outcome says which tests caught a mutant: none if it survived.
@@ -102,46 +103,54 @@ type outcome struct {
 // recordVariable names a file. Each outcome is appended to it as a line of JSON as soon as the mutant is done.
 const recordVariable = "NOTIFIER_MUTANTS_RECORD"
 
+func recording() bool { return os.Getenv(recordVariable) != "" }
+
 func (o outcome) record(t *testing.T) {
 	t.Helper()
 	fmt.Printf("%-30s %-55s caught by %d\n", o.File, o.Mistake, len(o.Caught))
 	if len(o.Caught) == 0 {
 		t.Error("it survived")
 	}
-	name := os.Getenv(recordVariable)
-	if name == "" {
+	if !recording() {
 		return
 	}
 	line, err := json.Marshal(o)
 	kit.Check(t, err)
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(os.Getenv(recordVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	kit.Check(t, err)
 	_, err = file.Write(append(line, '\n')) // in one write, because several mutants may run
 	kit.Check(t, errors.Join(err, file.Close()))
 }
 
-// report prints who caught each mutant, then how many each test caught, and how many it alone caught.
-func report(t *testing.T, outcomes []outcome) {
+// report prints how many mutants were caught. If all tests have met them, it prints before who caught each, how many
+// each test caught, and how many it alone caught.
+func report(t *testing.T, full bool, outcomes []outcome) {
+	t.Helper()
+	if full {
+		reportCatches(t, outcomes)
+	}
+	survived := func(o outcome) bool { return len(o.Caught) == 0 }
+	all := len(outcomes)
+	fmt.Printf("\ncaught %d of %d\n", len(slices.DeleteFunc(outcomes, survived)), all)
+}
+
+func reportCatches(t *testing.T, outcomes []outcome) {
 	t.Helper()
 	program, err := os.Executable()
 	kit.Check(t, err)
-	names, err := execute(t, ".", nil, program, "-test.list=^(Test|Fuzz)")
+	names, err := execute(t.Context(), ".", nil, program, "-test.list=^(Test|Fuzz)")
 	kit.Check(t, err)
 	total, alone := map[string]int{}, map[string]int{}
 	for name := range strings.FieldsSeq(names) {
 		total[name] = 0
 	}
-	survivors := 0
 	fmt.Printf("\n%-30s %-55s %s\n", "FILE", "MISTAKE", "CAUGHT BY")
 	for _, o := range outcomes {
 		fmt.Printf("%-30s %-55s %s\n", o.File, o.Mistake, strings.Join(o.Caught, " "))
 		for _, name := range o.Caught {
 			total[name]++
 		}
-		switch len(o.Caught) {
-		case 0:
-			survivors++
-		case 1:
+		if len(o.Caught) == 1 {
 			alone[o.Caught[0]]++
 		}
 	}
@@ -152,7 +161,6 @@ func report(t *testing.T, outcomes []outcome) {
 	for _, name := range slices.SortedFunc(maps.Keys(total), byCatches) {
 		fmt.Printf("%6d %6d %s\n", total[name], alone[name], name)
 	}
-	fmt.Printf("\ncaught %d of %d\n", len(outcomes)-survivors, len(outcomes))
 }
 
 func (m mutant) source(root string) (string, error) {
@@ -166,7 +174,7 @@ func (m mutant) source(root string) (string, error) {
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }
 
-// run tries one mutant on all tests.
+// run tries one mutant on the tests.
 func (m mutant) run(t *testing.T, root string) outcome {
 	t.Helper()
 	begin := time.Now()
@@ -174,7 +182,7 @@ func (m mutant) run(t *testing.T, root string) outcome {
 	kit.Check(t, err)
 	mutated := filepath.Join(t.TempDir(), filepath.Base(m.file))
 	kit.Check(t, os.WriteFile(mutated, []byte(source), 0o600))
-	catchers, _ := runTests(t, root, m.file, mutated)
+	catchers, _ := runTests(t, root, m.file, mutated, recording())
 	return outcome{File: m.file, Mistake: m.mistake, Caught: catchers, Seconds: time.Since(begin).Seconds()}
 }
 
@@ -195,10 +203,16 @@ var parts = [][]string{
 
 // runTests runs the tests with a file replaced, or with none if file is empty. A script is tested by package
 // lua, too. For a script this package is not compiled again: this very program has the tests, and replaces the
-// script when it starts. Returns the names of the top-level tests that failed.
-func runTests(t *testing.T, root, file, mutated string) (failed []string, output string) {
+// script when it starts. Unless toTheEnd, the first part that fails ends the others. Returns the names of the
+// top-level tests that failed.
+func runTests(t *testing.T, root, file, mutated string, toTheEnd bool) (failed []string, output string) {
 	t.Helper()
 	replaced := map[string]string{}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	scratch, err := os.MkdirTemp("", "mutant-") // what a part that is ended leaves behind
+	kit.Check(t, err)
+	defer func() { _ = os.RemoveAll(scratch) }()
 	if file != "" {
 		replaced[filepath.Join(root, file)] = mutated
 	}
@@ -212,7 +226,7 @@ func runTests(t *testing.T, root, file, mutated string) (failed []string, output
 	if ofGo {
 		program = filepath.Join(t.TempDir(), "ratelimit.test")
 		build := []string{"test", "-c", "-vet=off", "-overlay", overlayFile, "-o", program, "./internal/ratelimit"}
-		if output, err := execute(t, root, nil, "go", build...); err != nil {
+		if output, err := execute(t.Context(), root, nil, "go", build...); err != nil {
 			t.Fatalf("the mutant does not compile: %v\n%s", err, output)
 		}
 	}
@@ -223,14 +237,22 @@ func runTests(t *testing.T, root, file, mutated string) (failed []string, output
 			arguments := []string{"-test.short", "-test.timeout=" + mutantDeadline.String()}
 			arguments = append(arguments, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 			arguments = append(arguments, part...)
-			environment := []string{scriptVariable + "=" + file, mutatedVariable + "=" + mutated}
+			if !toTheEnd {
+				arguments = append(arguments, "-test.failfast")
+			}
+			environment := []string{
+				scriptVariable + "=" + file, mutatedVariable + "=" + mutated, "TMPDIR=" + scratch,
+			}
 			directory := filepath.Join(root, "internal/ratelimit")
-			outputs[i], errs[i] = execute(t, directory, environment, program, arguments...)
+			outputs[i], errs[i] = execute(ctx, directory, environment, program, arguments...)
+			if errs[i] != nil && !toTheEnd {
+				end()
+			}
 		})
 	}
 	if !ofGo {
 		ofScripts := []string{"test", "-count=1", "-vet=off", "-overlay", overlayFile, "./lua"}
-		outputs[len(parts)], errs[len(parts)] = execute(t, root, nil, "go", ofScripts...)
+		outputs[len(parts)], errs[len(parts)] = execute(ctx, root, nil, "go", ofScripts...)
 	}
 	running.Wait()
 	for i, err := range errs {
@@ -238,6 +260,9 @@ func runTests(t *testing.T, root, file, mutated string) (failed []string, output
 			continue
 		}
 		names := failures(outputs[i])
+		if len(names) == 0 && ctx.Err() != nil {
+			continue // another part ended it
+		}
 		if len(names) == 0 {
 			t.Fatalf("no test failed, and yet they do not pass: %v\n%s", err, outputs[i])
 		}
@@ -275,8 +300,10 @@ func failures(output string) (names []string) {
 }
 
 // execute runs a program in a directory, with more in its environment.
-func execute(t *testing.T, directory string, more []string, name string, arguments ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
+func execute(
+	ctx context.Context, directory string, more []string, name string, arguments ...string,
+) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, mutantDeadline+time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, name, arguments...)
 	command.Dir = directory

@@ -260,7 +260,7 @@ func TestReplicasThatAreGoneAreForgotten(t *testing.T) {
 	})
 }
 
-// Clean-up fails no decision: users of v0.1.0 may not run HRANDFIELD.
+// Clean-up fails no decision: a Redis user may lack its commands.
 func TestUserWhoMayNotCleanUpAdmits(t *testing.T) {
 	for _, command := range []string{"hrandfield", "hdel"} {
 		s := onProcess(t)

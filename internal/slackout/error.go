@@ -1,6 +1,7 @@
 package slackout
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -60,6 +61,15 @@ type Error struct {
 	Workspace bool
 
 	cause error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
+}
+
+// AsError returns the *Error in err's tree. For an error without one it is Ambiguous with the code "unknown".
+func AsError(err error) *Error {
+	var failure *Error
+	if errors.As(err, &failure) {
+		return failure
+	}
+	return &Error{Class: Ambiguous, Code: "unknown"}
 }
 
 // Error names the class and the code.

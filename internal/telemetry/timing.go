@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"notifier/internal/consume"
@@ -44,11 +43,7 @@ func (p timedPoster) Post(ctx context.Context, ev event.Event) (slackout.Receipt
 	receipt, err := p.Slack.Post(ctx, ev)
 	result := postOK
 	if err != nil {
-		result = slackout.Ambiguous.String()
-	}
-	var failure *slackout.Error
-	if errors.As(err, &failure) {
-		result = failure.Class.String()
+		result = slackout.AsError(err).Class.String()
 	}
 	p.metrics.posted(result, time.Since(began))
 	return receipt, err

@@ -228,17 +228,16 @@ func (a *audit) event(e *event) {
 }
 
 // undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event
-// here. A worker that died may have left a letter and no line. v0.1.0 blames after five failures.
+// here. A worker that died may have left a letter and no line.
 func (a *audit) undeliverable(e *event, lines []*line, letters []deadLetter) {
-	before := os.Getenv(releaseVariable)
 	for _, l := range lines {
-		if l.Reason == outcome.Undeliverable && l.process.program != before {
+		if l.Reason == outcome.Undeliverable {
 			a.blame(e, "undeliverable, and Slack has nothing against it: %s", l)
 			return
 		}
 	}
 	undeliverable := func(l deadLetter) bool { return l.reason == outcome.Undeliverable }
-	if before == "" && slices.ContainsFunc(letters, undeliverable) {
+	if slices.ContainsFunc(letters, undeliverable) {
 		a.blame(e, "its letter says undeliverable, and Slack has nothing against it")
 	}
 }

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -98,12 +97,9 @@ func (a *audit) redisUnavailable(at time.Time) (fault, bool) {
 // refundNear reports whether Slack refused a channel, or a mute began, at a time that matters to the window:
 // a slot that was given back before anybody looked counted, and cannot be seen.
 func (a *audit) refundNear(at time.Time, window time.Duration) bool {
-	kinds := []string{faultRefuses, faultMute}
-	if os.Getenv(releaseVariable) != "" {
-		kinds = append(kinds, faultRejects) // the release before refunds each rejection
-	}
 	from, to := at.Add(-window-decisionAge), at.Add(decisionAge)
-	return slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool { return f.when.overlaps(from, to) }) ||
+	began := func(f fault) bool { return f.when.overlaps(from, to) }
+	return slices.ContainsFunc(a.d.faults.of(faultRefuses, faultMute), began) ||
 		slices.ContainsFunc(a.settled, func(l *line) bool {
 			return l.rejected(badChannel) && l.Time.After(from) && l.Time.Before(to)
 		})
@@ -274,12 +270,12 @@ func deadInDoubt(lines []*line) bool {
 	return slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Ambiguous })
 }
 
-// chargedAgain looks at a slot that was taken twice. While Slack rejects posts it may have been given back
-// between two looks.
+// chargedAgain looks at a slot that was taken twice. While Slack refuses a channel, or events are muted, it may
+// have been refunded between two looks.
 func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
-	for _, f := range a.d.faults.of(faultRejects, faultRefuses, faultMute) {
+	for _, f := range a.d.faults.of(faultRefuses, faultMute) {
 		if f.when.overlaps(first, second.Add(time.Second)) {
 			return
 		}
@@ -329,7 +325,7 @@ func (a *audit) charge(e *event, admissions []*admission) {
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
-	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions), refundedInVain(lines):
+	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
@@ -340,7 +336,7 @@ func (a *audit) charge(e *event, admissions []*admission) {
 // rejectedOnce reports whether all that happened to an event is that Slack rejected it because of the
 // message.
 func (a *audit) rejectedOnce(lines []*line) bool {
-	return len(lines) == 1 && lines[0].rejected(badMessage) && lines[0].process.program != os.Getenv(releaseVariable)
+	return len(lines) == 1 && lines[0].rejected(badMessage)
 }
 
 // justified reports whether an event that never came to Slack had a right to a slot that it kept: it was
@@ -388,15 +384,6 @@ func (a *audit) lost(lines []*line, admissions []*admission) bool {
 		slices.ContainsFunc(admissions, func(m *admission) bool { return m.refunded })
 	return over && !last.refunded && slices.ContainsFunc(a.d.faults.of(faultKill, faultTerm), func(f fault) bool {
 		return f.when.overlaps(at, at.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
-	})
-}
-
-// refundedInVain reports whether the release before has dropped an event, or dead-lettered it, and refunded
-// it. If it was admitted by this release, that frees no slot: CHANGELOG.md says so under "Breaking".
-func refundedInVain(lines []*line) bool {
-	before := os.Getenv(releaseVariable)
-	return before != "" && slices.ContainsFunc(lines, func(l *line) bool {
-		return l.process.program == before && (l.muted() || l.Outcome == "dead")
 	})
 }
 

@@ -22,11 +22,11 @@ const releaseVariable = "NOTIFIER_TEST_RELEASE"
 // stamped is this code under another version. It stands for the release before where that is not given.
 var stamped = &kit.Program{Version: "v0.0.0-before"}
 
-// userBefore is the Redis user that docs/security.md of v0.1.0 recommends. People change it after an upgrade,
-// if ever, so this code has to work with it.
+// userBefore is the Redis user that docs/security.md of v0.2.0 recommends. An upgrade does not change it, so this
+// code has to work with it.
 const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetchannels -@all +evalsha +eval +time +info" +
-	" +get +set +del +exists +pexpire +pexpireat +pexpiretime" +
-	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen" +
+	" +get +set +del +exists +pexpire +pexpireat" +
+	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen +hrandfield" +
 	" +zadd +zcard +zcount +zmscore +zscore +zrem +zrange +zrangebyscore +zrevrange +zrevrangebyscore" +
 	" +zremrangebyrank +zremrangebyscore"
 
@@ -34,7 +34,7 @@ const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetch
 // and goes back in the same way, while operators mute and limit, Redis is restarted, and Slack loses answers.
 // One worker of each round dies instead of ending. The audit is that of TestChaos: so both understand what
 // the other one has stored in Redis and in NATS, and hold the limits together, with the permissions of
-// v0.1.0. Each also answers the commands about what the other one did.
+// v0.2.0. Each also answers the commands about what the other one did.
 func TestRollingUpgrade(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -157,11 +157,9 @@ func (d *deployment) allSettle() {
 func (d *deployment) ask(programs ...string) {
 	d.Helper()
 	for _, program := range programs {
-		ofCategory := "status alpha -json"
-		if strings.Contains(versionOf(d.T, program), "v0.1.0") {
-			ofCategory = "explain alpha -json" // its name there
-		}
-		for _, question := range []string{"status -json", ofCategory, "events -json", "dead list -json", "mute -json"} {
+		for _, question := range []string{
+			"status -json", "status alpha -json", "events -json", "dead list -json", "mute -json",
+		} {
 			kit.EventuallyNil(d.T, func() error { return d.answers(program, question) })
 		}
 	}

@@ -17,7 +17,7 @@ type Delivery struct {
 	Token       string // names the stream message, the same at each redelivery; see ratelimit.Request
 	Seq         uint64 // its sequence in the stream
 	Redelivered bool   // it was delivered before, to this worker or to another
-	Cost        int64  // bytes of memory that it takes until it has ended; see keep
+	Bytes       int64  // of memory that it takes until it has ended; see keep
 
 	feed *Feed
 
@@ -33,14 +33,14 @@ func (s *Feed) delivery(message *nats.Msg, meta metadata, now time.Time) *Delive
 	name = append(strconv.AppendUint(name, meta.sequence, 10), '.')
 	name = strconv.AppendInt(name, meta.published.UnixNano(), 36)
 	id := string(name)
-	kept, cost := keep(message, s.settings.MostPayload)
+	kept, size := keep(message, s.settings.MostPayload)
 	kept.FallbackID, kept.Published = id, meta.published
 	return &Delivery{
 		Message:     kept,
 		Token:       id[len(s.settings.Stream)+1:],
 		Seq:         meta.sequence,
 		Redelivered: meta.delivered > 1,
-		Cost:        cost,
+		Bytes:       size,
 		feed:        s,
 		reply:       message.Reply,
 		touched:     now,

@@ -64,7 +64,7 @@ type Settings struct {
 	MaxBytes   int64  // of a stream that is created; zero means no bound
 
 	Capacity    int   // most deliveries in flight, 1 or more
-	Budget      int64 // most bytes of them, by their Cost; 1 MiB or more
+	Budget      int64 // most bytes of them, by Delivery.Bytes; 1 MiB or more
 	MostPayload int   // longer payloads are cut to the part that a dead letter shows. Zero means no bound
 
 	MayFetch func() bool               // nothing is fetched while it returns false

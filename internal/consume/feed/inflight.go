@@ -21,12 +21,12 @@ type inflight struct {
 	queue    []*Delivery
 	wanted   int // length of the queue at which its reader is woken; see gather
 	closed   bool
-	bytes    int64 // the cost of held
+	bytes    int64 // of held
 	reserved int64 // bytes for messages that were requested
 	peak     int64 // maximum of bytes and reserved together
 }
 
-// room is space for a number of messages, and for the bytes that they cost.
+// room is space for a number of messages, and for their bytes.
 type room struct {
 	messages int
 	bytes    int64
@@ -51,7 +51,7 @@ func (f *inflight) add(d *Delivery, reserved int64) {
 	} else {
 		f.held[d.Token] = d
 		f.queue = append(f.queue, d)
-		f.bytes += d.Cost
+		f.bytes += d.Bytes
 	}
 	f.setReserved(reserved)
 	wake := known == nil && f.enough(f.wanted)
@@ -163,7 +163,7 @@ func (f *inflight) release(deliveries ...*Delivery) {
 	for _, d := range deliveries {
 		if f.held[d.Token] == d {
 			delete(f.held, d.Token)
-			f.bytes -= d.Cost
+			f.bytes -= d.Bytes
 		}
 	}
 	f.mu.Unlock()

@@ -76,7 +76,7 @@ func TestRoomInBytes(t *testing.T) {
 	}
 	f.reserve(600)
 	first, second, redelivered := arrival("a"), arrival("b"), again("a")
-	first.Cost, second.Cost, redelivered.Cost = 200, 300, 200
+	first.Bytes, second.Bytes, redelivered.Bytes = 200, 300, 200
 	f.add(first, 300)
 	f.add(second, 0)
 	expect("two have arrived", 500)

@@ -30,7 +30,7 @@ var neededHeaders = map[string]bool{
 	"nats-marker-reason": true, "nats-pending-messages": true, "nats-incr": true,
 }
 
-// keep returns the parts of a message that a worker needs, and their cost of the budget in bytes, at most the
+// keep returns the parts of a message that a worker needs, and the bytes of the budget that they take, at most the
 // message's size and perMessage. If mostPayload is above zero, a longer payload is cut, because it is never
 // decoded. Headers that nothing needs are dropped. A shortened message is copied, or the whole one would stay in
 // memory.

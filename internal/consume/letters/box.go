@@ -159,7 +159,7 @@ func (b *Box) add(e *deadEvent) {
 	b.held = append(b.held, e)
 	if e.undecodable {
 		b.undecodable++
-		b.undecodableBytes += e.result.Delivery.Cost
+		b.undecodableBytes += e.result.Delivery.Bytes
 	}
 	b.mu.Unlock()
 	select {
@@ -310,7 +310,7 @@ func (b *Box) remove(done []*deadEvent) {
 	for _, e := range done {
 		if e.undecodable {
 			b.undecodable--
-			b.undecodableBytes -= e.result.Delivery.Cost
+			b.undecodableBytes -= e.result.Delivery.Bytes
 		}
 	}
 }

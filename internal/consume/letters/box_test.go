@@ -105,7 +105,7 @@ func refuse(string) error { return errRefused }
 func malformed(id string) result.Result {
 	return result.Result{
 		Event: event.Event{ID: id, Category: "errors"}, Outcome: outcome.Dead,
-		Reason: outcome.Malformed, Delivery: &feed.Delivery{Token: id, Cost: 1},
+		Reason: outcome.Malformed, Delivery: &feed.Delivery{Token: id, Bytes: 1},
 	}
 }
 
@@ -210,7 +210,7 @@ func TestUndecodableEventsAreBoundedInBytes(t *testing.T) {
 	withBox(t, func(t *testing.T, d *boxFixture) {
 		d.refuses = refuse
 		large := malformed("large")
-		large.Delivery.Cost = boxBytes
+		large.Delivery.Bytes = boxBytes
 		d.Offer(large)
 		expect(t, "held", 1, d.Size())
 		d.offers("small")

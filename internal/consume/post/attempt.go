@@ -2,7 +2,6 @@ package post
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -198,10 +197,7 @@ func (a *attempt) post(ctx context.Context, _ []*decide.Job) error {
 		a.accepted(receipt)
 		return nil
 	}
-	var failure *slackout.Error
-	if !errors.As(err, &failure) {
-		failure = &slackout.Error{Class: slackout.Ambiguous, Code: "unknown"}
-	}
+	failure := slackout.AsError(err)
 	r.Ambiguous = r.Ambiguous || failure.Class == slackout.Ambiguous
 	a.p.mustSearch, a.p.searches = r.Ambiguous, 0
 	a.failed(ctx, failure)

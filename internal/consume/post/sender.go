@@ -112,7 +112,7 @@ func (s *Sender) Add(job decide.Job) {
 	p := &posting{job: job, channel: s.settings.Slack.Channel(job.Result.Event)}
 	p.job.Result.Channel = p.channel
 	lane, item := laneOf(p.channel), lanes.Item[*posting]{
-		Value: p, Bytes: job.Result.Delivery.Cost, Since: job.Result.Event.Published,
+		Value: p, Bytes: job.Result.Delivery.Bytes, Since: job.Result.Event.Published,
 	}
 	s.lanes.Add(lane, item)
 	s.returnSurplus(lane)
