@@ -75,7 +75,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	}
 
 	all := allMutants()
-	outcomes := make([]outcome, len(all))                // empty for those that -run leaves out
+	outcomes := make([]outcome, len(all))                  // empty for those that -run leaves out
 	places := make(chan struct{}, runtime.GOMAXPROCS(0)+1) // -parallel is for tests that only wait
 	t.Run("mutant", func(t *testing.T) {
 		for i, m := range all {
