@@ -138,7 +138,7 @@ var scriptMistakes = map[string][]string{
 		"unused + «math.max(0, slots - taken(s, tier))¦slots - taken(s, tier)»\n",
 		"unused - «math.max(0, own - taken(category, tier))¦(own - taken(category, tier))» or",
 		"local own = «reserves.of[category]¦false»\n",
-		"local unused = «reserves.unused[tier]¦select(2, next(reserves.unused))»\n",
+		"local unused = «reserves.unused[tier]¦reserves.unused[global.rule[1]]»\n",
 		"  if «reserves.of[category]¦false» then\n    reserves.unused",
 		"slots - taken(s, «tier¦s.rule[1]»))",
 		// Who is known.

@@ -172,8 +172,8 @@ func (a *audit) windows() {
 	}
 }
 
-// counted are the slots that count: without those that came back after a look saw them gone, and those whose
-// refund Redis has forgotten between two looks only until it. Nor do those count that went with an old
+// counted are the slots that count: without those that came back after a look saw them gone, those whose refund
+// Redis has forgotten between two looks only until it, and unclear ones only until the last look that saw them. Nor do those count that went with an old
 // primary which charged them without an answer that still counts: the new one never had them. If such an
 // event was posted because of it, charge says so.
 func (a *audit) counted(scope []*admission) []*admission {
@@ -182,6 +182,11 @@ func (a *audit) counted(scope []*admission) []*admission {
 		if refund, forgotten := a.forgotten[m.id()]; forgotten {
 			until := *m
 			until.refunded, until.last = true, min(m.last, refund)
+			m = &until
+		}
+		if m.unclear {
+			until := *m
+			until.refunded = true
 			m = &until
 		}
 		if unanswered := m.refunded && a.askedFor(time.UnixMicro(m.last), 0); !m.back && !unanswered {
@@ -299,7 +304,7 @@ func (a *audit) charge(e *event, admissions []*admission) {
 			continue
 		}
 		kept++
-		if !a.justified(lines, m) {
+		if !m.unclear && !a.justified(lines, m) {
 			unjustified++
 		}
 	}

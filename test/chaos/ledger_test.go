@@ -36,6 +36,7 @@ type admission struct {
 	scores   []int64 // the highest ones, in order: the admission, then each move that a look saw
 	last     int64   // time of the last look that saw it
 	refunded bool    // it went before its time
+	unclear  bool    // it went, before or at its time, while nobody looked
 	back     bool    // and is one that came back: Redis has forgotten the refund
 }
 
@@ -87,7 +88,8 @@ type chargedAgain struct {
 // which is many times the time between two looks, and Redis forgets nothing that it has answered (appendfsync
 // always), or gets it back from the workers before it is looked at again. So every admission is seen, with
 // the microsecond at which it was made, unless it was refunded, or decided again, before the next look; and
-// one that goes earlier was refunded, or decided again. An admission counts as long as a look has seen it.
+// one that goes earlier was refunded, or decided again. On a machine that is too busy for a look, one that went
+// meanwhile is unclear. An admission counts as long as a look has seen it.
 // One that was refunded may have counted a little longer, which only makes windows look emptier than they
 // were.
 type ledger struct {
@@ -195,7 +197,9 @@ func (r *ledger) look(ctx context.Context) error {
 	seen := r.take(global.Val(), now)
 	for identity, a := range r.now {
 		if !seen[identity] {
-			if a.refunded = now < a.counts()+r.retention; a.refunded {
+			a.refunded = now < a.counts()+r.retention
+			a.unclear = !a.refunded && now-a.last > shortestWindow
+			if a.refunded {
 				r.gone[identity] = true
 			}
 			delete(r.now, identity)
