@@ -137,7 +137,7 @@ func (s *Sender) returnSurplus(lane string) {
 // adds no event, so Add alone would leave it full for as long as one channel fails.
 const returnPeriod = time.Second
 
-// returnRegularly hands back the surplus of every lane until ctx is done. The slowest lane comes first: what it
+// returnRegularly hands back the surplus of every lane until ctx is done, that of the slowest one first: what it
 // returns may leave the others within their shares.
 func (s *Sender) returnRegularly(ctx context.Context) {
 	ticker := time.NewTicker(returnPeriod)
@@ -148,7 +148,7 @@ func (s *Sender) returnRegularly(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, lane := range s.lanes.SlowestFirst() {
+		for _, lane := range s.lanes.Crowded() {
 			s.returnSurplus(lane)
 		}
 	}

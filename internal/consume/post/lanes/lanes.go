@@ -146,16 +146,19 @@ func (l *Lanes[T]) DrainTime(channel string) time.Duration {
 	return l.lane(channel).drainTime()
 }
 
-// SlowestFirst returns the channels of all lanes, by DrainTime.
-func (l *Lanes[T]) SlowestFirst() []string {
+// Crowded returns the channels of the lanes that hold more than their share, the slowest first.
+func (l *Lanes[T]) Crowded() (channels []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slowest := slices.SortedStableFunc(slices.Values(l.order), func(a, b *lane[T]) int {
-		return cmp.Compare(b.drainTime(), a.drainTime())
-	})
-	channels := make([]string, len(slowest))
-	for i, queue := range slowest {
-		channels[i] = queue.channel
+	var crowded []*lane[T]
+	for _, queue := range l.order {
+		if l.exceedsShare(queue) {
+			crowded = append(crowded, queue)
+		}
+	}
+	slices.SortStableFunc(crowded, func(a, b *lane[T]) int { return cmp.Compare(b.drainTime(), a.drainTime()) })
+	for _, queue := range crowded {
+		channels = append(channels, queue.channel)
 	}
 	return channels
 }

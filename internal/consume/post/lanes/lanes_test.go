@@ -339,6 +339,26 @@ func TestSurplusIsTheYoungest(t *testing.T) {
 	expect(t, "an item without a turn", surplus(), "older")
 }
 
+// Beyond the room every lane with several items is crowded, within it only a slow one.
+func TestCrowdedLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New[string](Size{Items: 20, Bytes: 1 << 20}, backoffs)
+		add(l, "one item", 1)
+		add(l, "slow", 9)
+		time.Sleep(slowDrain)
+		add(l, "short", 3)
+		add(l, "long", 8)
+		time.Sleep(stallTime)
+		if diff := cmp.Diff([]string{"slow", "long", "short"}, l.Crowded()); diff != "" {
+			t.Errorf("beyond the room, the slowest first (-want +got):\n%s", diff)
+		}
+		l.Surplus("slow")
+		if diff := cmp.Diff([]string{"slow"}, l.Crowded()); diff != "" {
+			t.Errorf("within the room (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestDrainTimeFollowsTheLastTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
