@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // startWithLargePayloads is startWithStreams on a server that takes messages of 8 MiB.
 func startWithLargePayloads(t *testing.T) (jetstream.JetStream, map[string]string) {
 	t.Helper()
-	s := kit.NATSServer(t, &server.Options{JetStream: true, MaxPayload: 8 << 20})
+	s := natstest.Server(t, &server.Options{JetStream: true, MaxPayload: 8 << 20})
 	js := kit.JetStream(t, s.ClientURL())
 	createStreams(t, js)
 	return js, map[string]string{"NATS_URL": s.ClientURL()}

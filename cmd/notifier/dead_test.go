@@ -13,6 +13,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // startWithStreams starts a NATS server with the streams of a worker, and returns the settings with which
@@ -112,7 +113,7 @@ func TestDeadNotPermitted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			permissions := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{test.denied}}}
-			s := kit.NATSServer(t, &server.Options{JetStream: true, Users: []*server.User{
+			s := natstest.Server(t, &server.Options{JetStream: true, Users: []*server.User{
 				{Username: "all", Password: "hunter2"}, {Username: "some", Password: "hunter2", Permissions: permissions},
 			}})
 			js := kit.JetStream(t, "nats://all:hunter2@"+s.Addr().String())

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // redisPassword is REDIS_PASSWORD in docker-compose.yml.
@@ -93,7 +94,7 @@ func TestComposeNATS(t *testing.T) {
 	options, err := server.ProcessConfigFile(file)
 	kit.Check(t, err)
 	options.StoreDir, options.HTTPPort = t.TempDir(), 0
-	started := kit.NATSServer(t, options)
+	started := natstest.Server(t, options)
 	for user, password := range map[string]string{"notifier": "p123wor", "publisher": "p123pub", "operator": "p123ope"} {
 		connection, err := nats.Connect(started.ClientURL(), nats.UserInfo(user, password))
 		if err != nil {

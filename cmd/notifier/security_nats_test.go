@@ -17,6 +17,7 @@ import (
 	"notifier/internal/preflight"
 	"notifier/internal/settings"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // passwordOf is a password in the document: a variable of the server's environment.
@@ -35,7 +36,7 @@ func startSecured(t *testing.T, configuration string) (as func(user string) stri
 		t.Fatalf("%v in the configuration:\n%s", err, configuration)
 	}
 	options.Port, options.JetStream = 0, true // any free port
-	s := kit.NATSServer(t, options)
+	s := natstest.Server(t, options)
 	return func(user string) string {
 		return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":"+secret+"@", 1)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"notifier/internal/settings"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // connected connects as a worker with these settings.
@@ -58,7 +59,7 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	l.eventually(t, "connection refused")
 	server := func(user, password string) *natsserver.Server {
 		t.Helper()
-		return kit.NATSServer(t, &natsserver.Options{Port: port, Username: user, Password: password})
+		return natstest.Server(t, &natsserver.Options{Port: port, Username: user, Password: password})
 	}
 	stranger := server("you", "other")
 	l.eventually(t, "authorization violation")

@@ -12,6 +12,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // tlsServer starts a server with a certificate for 127.0.0.1. It expects TLS first, or greets before.
@@ -19,7 +20,7 @@ func tlsServer(t *testing.T, port int, cert, key string, first bool) *natsserver
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	kit.Check(t, err)
-	return kit.NATSServer(t, &natsserver.Options{
+	return natstest.Server(t, &natsserver.Options{
 		Port: port, TLS: true, TLSTimeout: 2, TLSHandshakeFirst: first,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // replace puts a new file in the place of another one, as a careful operator does.
@@ -49,12 +50,12 @@ func TestSeedIsReadAgain(t *testing.T) {
 	first, firstUser := newUser(t)
 	second, secondUser := newUser(t)
 	replace(t, file, first)
-	server := kit.NATSServer(t, &natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: firstUser}}})
+	server := natstest.Server(t, &natsserver.Options{Nkeys: []*natsserver.NkeyUser{{Nkey: firstUser}}})
 	port := portOf(server)
 	l := connected(t, func(env map[string]string) { env["NATS_URL"], env["NATS_NKEY_FILE"] = server.ClientURL(), file })
 	kit.Eventually(t, "connected", l.IsConnected)
 	stopServer(server)
-	kit.NATSServer(t, &natsserver.Options{Port: port, Nkeys: []*natsserver.NkeyUser{{Nkey: secondUser}}})
+	natstest.Server(t, &natsserver.Options{Port: port, Nkeys: []*natsserver.NkeyUser{{Nkey: secondUser}}})
 	l.eventually(t, "authorization violation")
 	kit.Check(t, os.Remove(file))
 	l.eventually(t, "open "+file+": no such file or directory")
@@ -98,7 +99,7 @@ func (a *authority) start(t *testing.T, port int) *natsserver.Server {
 	kit.Check(t, err)
 	resolver := &natsserver.MemAccResolver{}
 	kit.Check(t, resolver.Store(a.claims.Subject, token))
-	return kit.NATSServer(t, &natsserver.Options{Port: port, TrustedKeys: []string{operator}, AccountResolver: resolver})
+	return natstest.Server(t, &natsserver.Options{Port: port, TrustedKeys: []string{operator}, AccountResolver: resolver})
 }
 
 func TestCredentialsAreReadAgain(t *testing.T) {
@@ -131,7 +132,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		certFile, keyFile := of.Issue(t, "127.0.0.1")
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		kit.Check(t, err)
-		return kit.NATSServer(t, &natsserver.Options{
+		return natstest.Server(t, &natsserver.Options{
 			Port: port, TLS: true, TLSTimeout: 2, TLSVerify: true,
 			TLSConfig: &tls.Config{
 				Certificates: []tls.Certificate{pair}, ClientCAs: of.Pool(),

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 func TestAccountLimitsMaxAckPending(t *testing.T) {
 	s := newFixture(t)
 	for limit, least := range map[string]int{"100": 100, "3000": 1500} {
-		url := kit.NATSWithAccount(t, "max_ack_pending: "+limit).ClientURL()
+		url := natstest.WithAccount(t, "max_ack_pending: "+limit).ClientURL()
 		s.started(func(c *setup) { c.natsURL, c.deadLetterBytes = url, 1<<20 })
 		consumer, err := kit.JetStream(t, url).Consumer(t.Context(), streamName, consumerName)
 		kit.Check(t, err)

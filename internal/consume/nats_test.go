@@ -16,6 +16,7 @@ import (
 	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 func TestWorkerWaitsForNATSAtStart(t *testing.T) {
@@ -82,7 +83,7 @@ func TestDeletedStreamIsRecreated(t *testing.T) {
 
 func TestNATSWithoutJetStreamIsRefused(t *testing.T) {
 	s := newFixture(t)
-	r := s.start(func(c *setup) { c.natsURL = kit.NATSServer(t, &natsserver.Options{}).ClientURL() })
+	r := s.start(func(c *setup) { c.natsURL = natstest.Server(t, &natsserver.Options{}).ClientURL() })
 	if err := r.wait(); !errors.Is(err, feed.ErrUnsuitable) || !strings.Contains(err.Error(), "JetStream") {
 		t.Errorf("Run returns %v, expected that JetStream is off", err)
 	}
@@ -151,7 +152,7 @@ func TestBoundWorkerWaitsForJetStream(t *testing.T) {
 	port, err := strconv.Atoi(text)
 	kit.Check(t, err)
 	kit.Check(t, devstack.Released(s.nats.Addr()))
-	plain := kit.NATSServer(t, &natsserver.Options{Port: port})
+	plain := natstest.Server(t, &natsserver.Options{Port: port})
 	s.eventually("the worker waits for its consumer", func() bool {
 		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"), "consumer: ")
 	})

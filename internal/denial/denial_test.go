@@ -12,11 +12,12 @@ import (
 
 	"notifier/internal/denial"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 func TestDeniedRequestEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	s := kit.NATSServer(t, &server.Options{Users: []*server.User{{
+	s := natstest.Server(t, &server.Options{Users: []*server.User{{
 		Username: "some", Password: "p",
 		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"secret.>"}}},
 	}}})

@@ -14,6 +14,7 @@ import (
 
 	"notifier/internal/devstack"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 	"notifier/test/redistest"
 )
 
@@ -150,7 +151,7 @@ func TestStreamsThatCannotBeCreated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url := kit.NATSWithAccount(t, test.limits).ClientURL()
+			url := natstest.WithAccount(t, test.limits).ClientURL()
 			if test.other != "" {
 				_, err := kit.JetStream(t, url).CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{test.other}})
 				kit.Check(t, err)
@@ -172,7 +173,7 @@ func TestStreamsThatCannotBeCreated(t *testing.T) {
 // TestFullStreams: warnings come before publishers get errors.
 func TestFullStreams(t *testing.T) {
 	t.Parallel()
-	url := kit.NATSWithAccount(t, "max_file: 100000").ClientURL()
+	url := natstest.WithAccount(t, "max_file: 100000").ClientURL()
 	js := kit.JetStream(t, url)
 	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxMsgs: 20,
@@ -262,7 +263,7 @@ func restricted(t *testing.T, publish ...string) string {
 	user := &server.User{Username: "me", Password: secret, Permissions: &server.Permissions{
 		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{"_NOTIFIER.>"}},
 	}}
-	s := kit.NATSServer(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{user}})
+	s := natstest.Server(t, &server.Options{JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{user}})
 	return strings.Replace(s.ClientURL(), "nats://", "nats://me:"+secret+"@", 1)
 }
 
@@ -289,13 +290,13 @@ func TestConnectionsToNATS(t *testing.T) {
 	cert, key := kit.Certificate(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	kit.Check(t, err)
-	first := kit.NATSServer(t, &server.Options{
+	first := natstest.Server(t, &server.Options{
 		JetStream: true, StoreDir: t.TempDir(), TLS: true, TLSTimeout: 2, TLSHandshakeFirst: true,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}).Addr().String()
 	ca := func(env map[string]string) { env["NATS_TLS_CA"] = cert }
 	client := func(env map[string]string) { env["NATS_TLS_CERT"], env["NATS_TLS_KEY"] = cert, key }
-	off := kit.NATSServer(t, &server.Options{}).ClientURL()
+	off := natstest.Server(t, &server.Options{}).ClientURL()
 	for name, test := range map[string]struct {
 		changes []change
 		name    string
@@ -320,7 +321,7 @@ func TestConnectionsToNATS(t *testing.T) {
 // TestClusters: a cluster keeps three replicas.
 func TestClusters(t *testing.T) {
 	t.Parallel()
-	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
+	url := natstest.Cluster(t, 3, nil)[0].ClientURL()
 	replicas := func(env map[string]string) { env["NATS_REPLICAS"] = "3" }
 	kit.Eventually(t, "the cluster can keep three replicas", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), Deadline)

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // config has two replicas, to show that Ensure ignores the field.
@@ -87,7 +88,7 @@ func TestReplicasOnOneServer(t *testing.T) {
 
 func single(t *testing.T) *server.Server {
 	t.Helper()
-	return kit.NATSServer(t, &server.Options{JetStream: true, JetStreamMaxStore: 2 << 20})
+	return natstest.Server(t, &server.Options{JetStream: true, JetStreamMaxStore: 2 << 20})
 }
 
 // TestLackOfStorage checks that the caller gets the reason of the server, and no stream.
@@ -109,7 +110,7 @@ func TestLackOfStorage(t *testing.T) {
 
 func TestReplicasOnThreeServers(t *testing.T) {
 	t.Parallel()
-	url := kit.NATSCluster(t, 3, nil)[0].ClientURL()
+	url := natstest.Cluster(t, 3, nil)[0].ClientURL()
 	for replicas, want := range map[int]int{0: 3, 1: 1, 3: 3} {
 		if got, fewer, err := makesOnline(t, url, replicas); got != want || fewer != 0 || err != nil {
 			t.Errorf("NATS_REPLICAS %d: %d, %d, %v; expected %d replicas and no reason",
@@ -146,7 +147,7 @@ func TestReplicasOnThreeServers(t *testing.T) {
 
 func TestReplicasOnTwoServers(t *testing.T) {
 	t.Parallel()
-	servers := kit.NATSCluster(t, 2, nil)
+	servers := natstest.Cluster(t, 2, nil)
 	if got, fewer, err := makesOnline(t, servers[0].ClientURL(), 0); got != 1 || fewer != 1 || err != nil {
 		t.Errorf("%d, %d, %v; expected one replica with a reason", got, fewer, err)
 	}
@@ -156,7 +157,7 @@ func TestReplicasOnTwoServers(t *testing.T) {
 // stream with one replica for ever.
 func TestOfflineServerKeepsThreeReplicas(t *testing.T) {
 	t.Parallel()
-	servers := kit.NATSCluster(t, 3, nil)
+	servers := natstest.Cluster(t, 3, nil)
 	servers[2].Shutdown()
 	servers[2].WaitForShutdown()
 	kit.Eventually(t, "the stream has three replicas", func() bool {

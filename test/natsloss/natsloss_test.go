@@ -31,6 +31,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 const (
@@ -63,7 +64,7 @@ func TestRestartDeletesUnacknowledgedMessages(t *testing.T) {
 // unacknowledged messages that the streams have deleted, and those that the consumers will not deliver again.
 func restartFollower(t *testing.T, retention jetstream.RetentionPolicy) (deleted, forgotten int) {
 	options := make([]*server.Options, 3)
-	servers := kit.NATSCluster(t, 3, func(number int, o *server.Options) { options[number] = o })
+	servers := natstest.Cluster(t, 3, func(number int, o *server.Options) { options[number] = o })
 	js := kit.JetStream(t, servers[0].ClientURL())
 	for i := range bystanders {
 		createStream(t, js, jetstream.StreamConfig{Name: fmt.Sprintf("BYSTANDER%d", i), Replicas: 3})

@@ -18,6 +18,7 @@ import (
 
 	"notifier/internal/consume/availability"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 // fakeConsumer is the server side of the pull protocol.
@@ -50,7 +51,7 @@ func (r pullRequest) inbox() string { return r.reply[:strings.LastIndex(r.reply,
 func reading(t *testing.T, capacity int, mayFetch func() bool, changes ...func(*reader)) *fakeConsumer {
 	t.Helper()
 	t.Parallel()
-	server := kit.NATSServer(t, &natsserver.Options{})
+	server := natstest.Server(t, &natsserver.Options{})
 	connect := func() *nats.Conn {
 		connection, err := nats.Connect(server.ClientURL(),
 			nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0))

@@ -15,6 +15,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 func TestARecordIsStoredWhole(t *testing.T) {
@@ -287,7 +288,7 @@ func TestTheStreamFitsASmallAccount(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int]int64{10_000_000: 8 << 20, 1_500_000: recent.MinBytes} {
 		limits := fmt.Sprintf("max_bytes_required: true, disk_max_stream_bytes: %d", size)
-		url := kit.NATSWithAccount(t, limits).ClientURL()
+		url := natstest.WithAccount(t, limits).ClientURL()
 		b := &bench{place: place(t), js: kit.JetStream(t, url)}
 		b.record(t, url)
 		b.add(record("errors", outcome.Sent, "", "e-1"))

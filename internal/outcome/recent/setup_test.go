@@ -23,6 +23,7 @@ import (
 	"notifier/internal/outcome"
 	"notifier/internal/outcome/recent"
 	"notifier/test/kit"
+	"notifier/test/natstest"
 )
 
 func TestMain(m *testing.M) {
@@ -185,7 +186,7 @@ func startGuarded(t testing.TB, subjects ...string) *guarded {
 	g := &guarded{file: filepath.Join(t.TempDir(), "nats.conf")}
 	g.started = g.options(t, subjects...)
 	g.started.JetStream = true
-	g.server = kit.NATSServer(t, g.started)
+	g.server = natstest.Server(t, g.started)
 	return g
 }
 

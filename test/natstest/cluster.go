@@ -1,4 +1,4 @@
-package kit
+package natstest
 
 import (
 	"context"
@@ -10,15 +10,17 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"notifier/test/kit"
 )
 
-// NATSCluster starts a JetStream cluster of n servers, waits until a stream can be created, and stops it when
+// Cluster starts a JetStream cluster of n servers, waits until a stream can be created, and stops it when
 // the test ends. change, if not nil, may change the options of a server, by its number from 0, before that
 // starts. It is called again if the cluster has to be tried again.
-func NATSCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
+func Cluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
 	t.Helper()
 	for range 5 { // another process may take a port before its server does
-		if servers := tryNATSCluster(t, n, change); servers != nil {
+		if servers := tryCluster(t, n, change); servers != nil {
 			return servers
 		}
 	}
@@ -26,14 +28,14 @@ func NATSCluster(t testing.TB, n int, change func(number int, options *server.Op
 	return nil
 }
 
-// tryNATSCluster returns nil if a server is not ready in time, usually because another process took its port.
-func tryNATSCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
+// tryCluster returns nil if a server is not ready in time, usually because another process took its port.
+func tryCluster(t testing.TB, n int, change func(number int, options *server.Options)) []*server.Server {
 	t.Helper()
 	var routes []*url.URL
 	reserved := make([]net.Listener, n) // the ports, until their servers start
 	for i := range reserved {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		Check(t, err)
+		kit.Check(t, err)
 		defer func() { _ = listener.Close() }() // it may be closed already
 		reserved[i] = listener
 		routes = append(routes, &url.URL{Scheme: "nats", Host: listener.Addr().String()})
@@ -62,22 +64,22 @@ func tryNATSCluster(t testing.TB, n int, change func(number int, options *server
 			change(i, options)
 		}
 		started, err := server.NewServer(options)
-		Check(t, err)
-		Check(t, reserved[i].Close())
+		kit.Check(t, err)
+		kit.Check(t, reserved[i].Close())
 		started.Start()
 		t.Cleanup(func() { started.Shutdown(); started.WaitForShutdown() })
 		servers[i] = started
 	}
 	for _, started := range servers {
-		if !started.ReadyForConnections(Patience / 4) {
+		if !started.ReadyForConnections(kit.Patience / 4) {
 			for _, other := range servers {
 				other.Shutdown()
 			}
 			return nil
 		}
 	}
-	js := JetStream(t, servers[0].ClientURL())
-	Eventually(t, "the NATS cluster takes a stream", func() bool {
+	js := kit.JetStream(t, servers[0].ClientURL())
+	kit.Eventually(t, "the NATS cluster takes a stream", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		probe := jetstream.StreamConfig{
