@@ -40,7 +40,7 @@ var floors = [][]string{
 
 // testPackages are imported by tests alone.
 var testPackages = []string{
-	"test/kit", "test/redistest", "test/chaos", "test/isolation", "test/messages", "test/natsloss", "test/survival",
+	"test/kit", "test/natstest", "test/redistest", "test/chaos", "test/isolation", "test/messages", "test/natsloss", "test/survival",
 }
 
 // packagesOf lists the packages of the module below cmd, internal, lua and test, each with its imports from

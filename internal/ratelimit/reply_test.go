@@ -60,6 +60,7 @@ func TestDecodeErrorNamesTheField(t *testing.T) {
 		"no word":                    {fields(someTime, int64(0), verdicts, refusals, whole()), "status is a int64, expected a word"},
 		"another word":               {fields("recorded", someTime), `"recorded", expected decided`},
 		"six fields":                 {given(int64(1))[:6], "reply has 6 entries, expected 7"},
+		"eight fields":               {append(given(int64(1)), whole()), "reply has 8 entries, expected 7"},
 		"now as text":                {fields("decided", "1795149541123457", int64(0), verdicts, refusals, whole(), whole()), "now is a string"},
 		"verdicts not a list":        {decided(int64(1), refusals, whole()), "verdicts is a int64, expected a list"},
 		"a verdict of 3":             {given(int64(3)), "verdict 3, expected 1, 0 or the number of one of 1 refusals"},
