@@ -195,6 +195,14 @@ func looksSecret(text string) bool {
 	return secret.MatchString(text) || !strings.HasPrefix(text, "/") && opaque.MatchString(text)
 }
 
+// quoted quotes the text of a valid setting, unless it looks like a secret that was put into the wrong one.
+func quoted(text string) string {
+	if looksSecret(text) {
+		return "(hidden, because it looks like a secret)"
+	}
+	return strconv.Quote(text)
+}
+
 // readFile reads a file that a setting names. Its errors name the path, unless the path may be a secret, and
 // never have the content.
 func readFile(path string) ([]byte, error) {

@@ -20,24 +20,35 @@ var secretTexts = []string{
 	"-----BEGIN PRIVATE KEY-----hunter2",
 }
 
-// No problem shows a secret, whichever variable or file it is in.
+// No problem shows a secret, whichever variable or file it is in: in one of them, and in all.
 func TestNoProblemShowsASecret(t *testing.T) {
 	folder := t.TempDir()
 	for _, v := range Variables() {
 		for i, secret := range secretTexts {
-			for _, text := range []string{secret, `"` + secret + `"`, "\ufeff" + secret, secret + "\r", "errors=" + secret} {
-				t.Setenv(v.Name, text)
-				t.Setenv(v.Name+"_FILE", "")
-				hidesSecret(t, v.Name, text)
-				t.Setenv(v.Name, "")
-				t.Setenv(v.Name+"_FILE", text)
-				hidesSecret(t, v.Name+"_FILE", text)
-			}
+			t.Setenv(v.Name, secret)
+			t.Setenv(v.Name+"_FILE", "")
+			hidesSecret(t, v.Name, secret)
+			t.Setenv(v.Name, "")
+			t.Setenv(v.Name+"_FILE", secret)
+			hidesSecret(t, v.Name+"_FILE", secret)
 			path := filepath.Join(folder, v.Name+string(rune('a'+i)))
 			kit.Check(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 			t.Setenv(v.Name+"_FILE", path)
 			hidesSecret(t, v.Name+"_FILE", "a file with "+secret)
 			t.Setenv(v.Name+"_FILE", "")
+		}
+	}
+	for _, suffix := range []string{"", "_FILE"} {
+		for _, secret := range secretTexts {
+			for _, text := range []string{`"` + secret + `"`, "\ufeff" + secret, secret + "\r", "errors=" + secret} {
+				for _, v := range Variables() {
+					t.Setenv(v.Name+suffix, text)
+				}
+				hidesSecret(t, "every variable"+suffix, text)
+			}
+		}
+		for _, v := range Variables() {
+			t.Setenv(v.Name+suffix, "")
 		}
 	}
 }

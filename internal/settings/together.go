@@ -120,14 +120,14 @@ func (l *loader) checkOutputs() {
 	} {
 		if output.subject != "" && l.valid(output.setting, "NATS_SUBJECT") &&
 			event.Overlap(output.subject+".>", s.NATS.Pattern.String()) {
-			l.problem(output.setting, "%q would be read again through NATS_SUBJECT %q; expected a subject outside it",
-				output.subject, s.NATS.Pattern)
+			l.problem(output.setting, "%s would be read again through NATS_SUBJECT %s; expected a subject outside it",
+				quoted(output.subject), quoted(s.NATS.Pattern.String()))
 		}
 	}
 	if s.Dropped != "" && l.valid("DROPPED_SUBJECT", "DEAD_LETTER_SUBJECT") &&
 		event.Overlap(s.Dropped+".>", s.DeadLetter+".>") {
-		l.problem("DROPPED_SUBJECT", "%q would put dropped events among the dead letters; "+
-			"expected a subject outside DEAD_LETTER_SUBJECT %q", s.Dropped, s.DeadLetter)
+		l.problem("DROPPED_SUBJECT", "%s would put dropped events among the dead letters; "+
+			"expected a subject outside DEAD_LETTER_SUBJECT %s", quoted(s.Dropped), quoted(s.DeadLetter))
 	}
 }
 
