@@ -28,14 +28,14 @@ func publishLines(t *testing.T, env map[string]string, in io.Reader, flags ...st
 func TestLinesArePublishedInOrder(t *testing.T) {
 	t.Parallel()
 	js, env := startWithStreams(t)
-	const lines = 3000
+	const lines = 10 * maxInFlight
 	var in bytes.Buffer
 	for i := range lines {
 		fmt.Fprintf(&in, "line %d\n", i+1)
 	}
 	p := publishLines(t, env, &in)
 	p.ends(t, exitDone)
-	if p.out.String() != "3000 published to notify.errors\n" || messages(t, js, "NOTIFY") != lines {
+	if p.out.String() != fmt.Sprintf("%d published to notify.errors\n", lines) || messages(t, js, "NOTIFY") != lines {
 		t.Errorf("%q and %d events", p.out.String(), messages(t, js, "NOTIFY"))
 	}
 	consumer, err := js.OrderedConsumer(t.Context(), "NOTIFY", jetstream.OrderedConsumerConfig{})
