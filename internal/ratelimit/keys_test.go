@@ -143,6 +143,10 @@ func TestMembersNeverCollide(t *testing.T) {
 
 // What the index keeps of a source leads to the same members.
 func TestSourceNamesAreUnique(t *testing.T) {
+	longest := strings.Repeat("x", maxSource)
+	if sourceName(longest) != longest || sourceName(longest+"x") == longest+"x" {
+		t.Fatalf("expected that a source of up to %d bytes is its own name, and no longer one", maxSource)
+	}
 	part := parts()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := part.Draw(t, "a"), part.Draw(t, "b")

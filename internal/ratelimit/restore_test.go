@@ -761,6 +761,20 @@ func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
 	})
 }
 
+// A worker remembers as long as the longest window in force, and that may be a temporary limit's.
+func TestATemporaryLimitsWindowIsRemembered(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
+		c.SetTemporary(temporaryLimits("global", "2/2h"))
+		c.want(ratelimit.Admitted, event("e", "a"))
+		c.pass(s, time.Hour)
+		c.want(ratelimit.Admitted, event("another", "a")) // what is over is forgotten
+		s.empty(t)
+		s.putsBack(t, c)
+		c.want(ratelimit.Global, event("a third", "a"))
+	})
+}
+
 // Several buckets are put back in one call, beside one that is there.
 func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
