@@ -185,19 +185,51 @@ func (m mutant) run(t *testing.T, root string) outcome {
 	return outcome{File: m.file, Mistake: m.mistake, Caught: catchers, Seconds: time.Since(begin).Seconds()}
 }
 
-// The parts of a run, each a process: after a mutant has crashed or hung one, the others still run. The first is
-// quick and catches most mutants. The tests are in short form, and those that need a while to start servers are
-// left out. A fixed seed plays the same histories each time.
+// The tests are in short form, and those that need a while to start servers are left out. A fixed seed plays the
+// same histories each time.
 const (
 	left    = "^TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
-	quick   = "^(TestTheScriptsDecideLikeTheModel|TestVectorsReplay)$"
+	vectors = "^(TestTheScriptsDecideLikeTheModel|TestVectorsReplay)$"
 	healing = "Loss|Lost|Heal|Restart|Quarantine|Replica|Emptied|NewStore"
 )
 
-var parts = [][]string{
-	{"-test.run=" + quick, "-rapid.seed=1", "-rapid.checks=100"},
-	{"-test.skip=" + left + "|" + quick + "|" + healing, "-rapid.seed=1", "-rapid.checks=100"},
-	{"-test.skip=" + left, "-test.run=" + healing},
+// nearest lists the test files, without _test.go, that catch most mutants of a script.
+var nearest = map[string][]string{
+	"restore.lua":    {"restore", "moved", "posts"},
+	"quarantine.lua": {"restore"},
+	"begin.lua":      {"posts", "pace", "pace_model"},
+	"answered.lua":   {"posts", "pace", "moved"},
+	"pauses.lua":     {"pace"},
+	"peek.lua":       {"peek", "trace"},
+	"sent.lua":       {"restore", "repeat", "storage"},
+	"refund.lua":     {"posts", "moved", "storage"},
+	"record.lua":     {"posts", "storage", "restore"},
+}
+
+var testName = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)`)
+
+// partsOf divides the tests for a mutant of a file. Each part is a process: after a mutant has crashed or hung one,
+// the others still run. The first ones are quick and catch most mutants.
+func partsOf(root, file string) ([][]string, error) {
+	random := []string{"-rapid.seed=1", "-rapid.checks=100"}
+	parts := [][]string{append(random, "-test.run="+vectors)}
+	var near []string
+	for _, name := range nearest[filepath.Base(file)] {
+		text, err := os.ReadFile(filepath.Join(root, "internal/ratelimit", name+"_test.go"))
+		if err != nil {
+			return nil, err
+		}
+		for _, match := range testName.FindAllSubmatch(text, -1) {
+			near = append(near, string(match[1]))
+		}
+	}
+	if len(near) > 0 {
+		parts = append(parts, append(random, "-test.skip="+left, "-test.run=^("+strings.Join(near, "|")+")$"))
+	}
+	return append(parts,
+		append(random, "-test.skip="+left+"|"+vectors+"|"+healing),
+		append(random, "-test.skip="+left, "-test.run="+healing),
+	), nil
 }
 
 // runTests runs the tests with a file replaced, or with none if file is empty, to the end or until a part fails. A
@@ -241,6 +273,8 @@ func runTests(t *testing.T, root, file, mutated string, toTheEnd bool) (failed [
 	if !toTheEnd {
 		arguments = append(arguments, "-test.failfast")
 	}
+	parts, err := partsOf(root, file)
+	kit.Check(t, err)
 	for _, part := range parts {
 		if toTheEnd || len(failed) == 0 {
 			directory := filepath.Join(root, "internal/ratelimit")
