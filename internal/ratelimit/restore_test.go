@@ -312,7 +312,11 @@ func TestCostlyEventIsPutBackIntoBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("5000/1h:1m", "5000/1h:1m", "")
 		c := s.remembering(t, "r", rules, day)
-		c.admits(costing(event("e", "a"), ratelimit.MaxExactCost+1))
+		e := costing(event("e", "a"), ratelimit.MaxExactCost+1)
+		c.admits(e)
+		c.posts(1, e, "", "p1")
+		s.putsBack(t, c)
+		s.wantUsed(t, rules, e.Cost) // a bucket has no slots that could move
 		c.SetTemporary(temporaryLimits("global", "5000/1h", "category/a", "5000/1h"))
 		s.empty(t)
 		s.putsBack(t, c)
