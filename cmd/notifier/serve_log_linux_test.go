@@ -47,8 +47,8 @@ func (w *loggingWorker) ready(t *testing.T) {
 	})
 }
 
-// publish stores events of several outcomes. Each has an id, because an event that was stored late is published
-// again.
+// publish stores events of several outcomes. Each has an id, because an event that was stored late is
+// published again.
 func (w *loggingWorker) publish(t *testing.T, events int) {
 	t.Helper()
 	for i := range events {

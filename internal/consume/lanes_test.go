@@ -82,8 +82,8 @@ func TestReturnedEventsArePostedOnce(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// While the server may keep no more events, a full worker keeps those of a failing channel. It hands them back as
-// soon as the server may, although no event comes that it could add.
+// While the server may keep no more events, a full worker keeps those of a failing channel. It hands them
+// back as soon as the server may, although no event comes that it could add.
 func TestFullWorkerHandsBackWhenItMay(t *testing.T) {
 	s := newFixture(t)
 	const held = 20

@@ -25,9 +25,9 @@ import (
 )
 
 // A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each
-// (make mutants). A mutant ends with the first test that catches it. With NOTIFIER_MUTANTS_RECORD it meets all
-// tests, which takes four times as long, and the record shows which tests catch which mutant and which test is the
-// only one to catch it: a test that never is can go, if it checks nothing else.
+// (make mutants). A mutant ends with the first test that catches it. With NOTIFIER_MUTANTS_RECORD it meets
+// all tests, which takes four times as long, and the record shows which tests catch which mutant and which
+// test is the only one to catch it: a test that never is can go, if it checks nothing else.
 //
 // The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words
 // around it are there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
@@ -121,8 +121,8 @@ func (o outcome) record(t *testing.T) {
 	kit.Check(t, errors.Join(err, file.Close()))
 }
 
-// report prints how many mutants were caught. If all tests have met them, it prints before who caught each, how many
-// each test caught, and how many it alone caught.
+// report prints how many mutants were caught. If all tests have met them, it prints before who caught each,
+// how many each test caught, and how many it alone caught.
 func report(t *testing.T, full bool, outcomes []outcome) {
 	t.Helper()
 	if full {
@@ -185,8 +185,8 @@ func (m mutant) run(t *testing.T, root string) outcome {
 	return outcome{File: m.file, Mistake: m.mistake, Caught: catchers, Seconds: time.Since(begin).Seconds()}
 }
 
-// The tests are in short form, and those that need a while to start servers are left out. A fixed seed plays the
-// same histories each time.
+// The tests are in short form, and those that need a while to start servers are left out. A fixed seed plays
+// the same histories each time.
 const (
 	left    = "^TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
 	vectors = "^(TestTheScriptsDecideLikeTheModel|TestVectorsReplay)$"
@@ -208,8 +208,8 @@ var nearest = map[string][]string{
 
 var testName = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)`)
 
-// partsOf divides the tests for a mutant of a file. Each part is a process: after a mutant has crashed or hung one,
-// the others still run. The first ones are quick and catch most mutants.
+// partsOf divides the tests for a mutant of a file. Each part is a process: after a mutant has crashed or
+// hung one, the others still run. The first ones are quick and catch most mutants.
 func partsOf(root, file string) ([][]string, error) {
 	random := []string{"-rapid.seed=1", "-rapid.checks=500"} // a fifth of them in short form
 	parts := [][]string{append(random, "-test.run="+vectors)}
@@ -232,9 +232,10 @@ func partsOf(root, file string) ([][]string, error) {
 	), nil
 }
 
-// runTests runs the tests with a file replaced, or with none if file is empty, to the end or until a part fails. A
-// script is tested by package lua, too. For a script this package is not compiled again: this very program has the
-// tests, and replaces the script when it starts. Returns the names of the top-level tests that failed.
+// runTests runs the tests with a file replaced, or with none if file is empty, to the end or until a part
+// fails. A script is tested by package lua, too. For a script this package is not compiled again: this very
+// program has the tests, and replaces the script when it starts. Returns the names of the top-level tests
+// that failed.
 func runTests(t *testing.T, root, file, mutated string, toTheEnd bool) (failed []string, output string) {
 	t.Helper()
 	replaced := map[string]string{}

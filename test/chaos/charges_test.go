@@ -172,10 +172,10 @@ func (a *audit) windows() {
 	}
 }
 
-// counted are the slots that count: without those that came back after a look saw them gone, those whose refund
-// Redis has forgotten between two looks only until it, and unclear ones only until the last look that saw them. Nor do those count that went with an old
-// primary which charged them without an answer that still counts: the new one never had them. If such an
-// event was posted because of it, charge says so.
+// counted are the slots that count: without those that came back after a look saw them gone, those whose
+// refund Redis has forgotten between two looks only until it, and unclear ones only until the last look that
+// saw them. Nor do those count that went with an old primary which charged them without an answer that still
+// counts: the new one never had them. If such an event was posted because of it, charge says so.
 func (a *audit) counted(scope []*admission) []*admission {
 	var counted []*admission
 	for _, m := range scope {
@@ -275,8 +275,8 @@ func deadInDoubt(lines []*line) bool {
 	return slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Ambiguous })
 }
 
-// chargedAgain looks at a slot that was taken twice. While Slack refuses a channel, or events are muted, it may
-// have been refunded between two looks.
+// chargedAgain looks at a slot that was taken twice. While Slack refuses a channel, or events are muted, it
+// may have been refunded between two looks.
 func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)

@@ -88,10 +88,9 @@ type chargedAgain struct {
 // which is many times the time between two looks, and Redis forgets nothing that it has answered (appendfsync
 // always), or gets it back from the workers before it is looked at again. So every admission is seen, with
 // the microsecond at which it was made, unless it was refunded, or decided again, before the next look; and
-// one that goes earlier was refunded, or decided again. On a machine that is too busy for a look, one that went
-// meanwhile is unclear. An admission counts as long as a look has seen it.
-// One that was refunded may have counted a little longer, which only makes windows look emptier than they
-// were.
+// one that goes earlier was refunded, or decided again. On a machine that is too busy for a look, one that
+// went meanwhile is unclear. An admission counts as long as a look has seen it. One that was refunded may
+// have counted a little longer, which only makes windows look emptier than they were.
 type ledger struct {
 	client    *redis.Client
 	rules     ratelimit.Rules

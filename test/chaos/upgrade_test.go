@@ -22,8 +22,8 @@ const releaseVariable = "NOTIFIER_TEST_RELEASE"
 // stamped is this code under another version. It stands for the release before where that is not given.
 var stamped = &kit.Program{Version: "v0.0.0-before"}
 
-// userBefore is the Redis user that docs/security.md of v0.2.0 recommends. An upgrade does not change it, so this
-// code has to work with it.
+// userBefore is the Redis user that docs/security.md of v0.2.0 recommends. An upgrade does not change it, so
+// this code has to work with it.
 const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetchannels -@all +evalsha +eval +time +info" +
 	" +get +set +del +exists +pexpire +pexpireat" +
 	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen +hrandfield" +

@@ -11,8 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Server starts a server. Unless the options say otherwise, it listens on a port of its own and has JetStream off.
-// The server's defaults are filled into options. It ends with the test.
+// Server starts a server. Unless the options say otherwise, it listens on a port of its own and has JetStream
+// off. The server's defaults are filled into options. It ends with the test.
 func Server(t testing.TB, options *server.Options) *server.Server {
 	t.Helper()
 	if options.JetStream && options.StoreDir == "" {

@@ -30,10 +30,10 @@ var neededHeaders = map[string]bool{
 	"nats-marker-reason": true, "nats-pending-messages": true, "nats-incr": true,
 }
 
-// keep returns the parts of a message that a worker needs, and the bytes of the budget that they take, at most the
-// message's size and perMessage. If mostPayload is above zero, a longer payload is cut, because it is never
-// decoded. Headers that nothing needs are dropped. A shortened message is copied, or the whole one would stay in
-// memory.
+// keep returns the parts of a message that a worker needs, and the bytes of the budget that they take, at
+// most the message's size and perMessage. If mostPayload is above zero, a longer payload is cut, because it
+// is never decoded. Headers that nothing needs are dropped. A shortened message is copied, or the whole one
+// would stay in memory.
 func keep(message *nats.Msg, mostPayload int) (event.Message, int64) {
 	kept := event.Message{Subject: message.Subject, Header: message.Header, Data: message.Data}
 	headers := message.Size() - len(message.Subject) - len(message.Reply) - len(message.Data)

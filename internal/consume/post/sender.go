@@ -105,9 +105,9 @@ func New(settings Settings) *Sender {
 	}
 }
 
-// Add queues an admitted event in its channel's lane. If the lane holds more than its share then, its youngest
-// events go back to the server. If the server takes none back, the lane keeps them, and the worker tries again
-// every returnPeriod.
+// Add queues an admitted event in its channel's lane. If the lane holds more than its share then, its
+// youngest events go back to the server. If the server takes none back, the lane keeps them, and the worker
+// tries again every returnPeriod.
 func (s *Sender) Add(job decide.Job) {
 	p := &posting{job: job, channel: s.settings.Slack.Channel(job.Result.Event)}
 	p.job.Result.Channel = p.channel
@@ -133,12 +133,12 @@ func (s *Sender) returnSurplus(lane string) {
 	}
 }
 
-// returnPeriod is the time between two attempts to hand back what lanes hold beyond their shares. A full worker
-// adds no event, so Add alone would leave it full for as long as one channel fails.
+// returnPeriod is the time between two attempts to hand back what lanes hold beyond their shares. A full
+// worker adds no event, so Add alone would leave it full for as long as one channel fails.
 const returnPeriod = time.Second
 
-// returnRegularly hands back the surplus of every lane until ctx is done, that of the slowest one first: what it
-// returns may leave the others within their shares.
+// returnRegularly hands back the surplus of every lane until ctx is done, that of the slowest one first: what
+// it returns may leave the others within their shares.
 func (s *Sender) returnRegularly(ctx context.Context) {
 	ticker := time.NewTicker(returnPeriod)
 	defer ticker.Stop()
