@@ -25,12 +25,14 @@ func TestNoProblemShowsASecret(t *testing.T) {
 	folder := t.TempDir()
 	for _, v := range Variables() {
 		for i, secret := range secretTexts {
-			t.Setenv(v.Name, secret)
-			t.Setenv(v.Name+"_FILE", "")
-			hidesSecret(t, v.Name, secret)
-			t.Setenv(v.Name, "")
-			t.Setenv(v.Name+"_FILE", secret)
-			hidesSecret(t, v.Name+"_FILE", secret)
+			for _, text := range []string{secret, "errors=" + secret} {
+				t.Setenv(v.Name, text)
+				t.Setenv(v.Name+"_FILE", "")
+				hidesSecret(t, v.Name, text)
+				t.Setenv(v.Name, "")
+				t.Setenv(v.Name+"_FILE", text)
+				hidesSecret(t, v.Name+"_FILE", text)
+			}
 			path := filepath.Join(folder, v.Name+string(rune('a'+i)))
 			kit.Check(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 			t.Setenv(v.Name+"_FILE", path)
