@@ -92,6 +92,23 @@ func TestRefundAtTheEndOfABucket(t *testing.T) {
 	limiter.admits(costing(event("f", "a"), 5))
 }
 
+// Slots of a bucket's last microsecond go into it: of two buckets with the same end, Redis would order the
+// totals as texts, 12 before 9.
+func TestAdmittedAtTheEndOfABucket(t *testing.T) {
+	s := newEmbedded(t, redistest.RunEmbedded(t))
+	limiter := s.limiter(t, kit.Rules("15/10m:1m", "15/10m:1m", ""), day)
+	s.later(t, 0)
+	limiter.admits(costing(event("e", "a"), 9))
+	s.advance(t, time.Minute)
+	limiter.admits(costing(event("f", "a"), 3))
+	s.advance(t, s.now.Truncate(time.Minute).Add(time.Minute-time.Microsecond).Sub(s.now))
+	limiter.admits(costing(event("g", "a"), 3))
+	limiter.want(ratelimit.Category, event("h", "a"))
+	if n := s.count(t, "{n}:buckets:category:a"); n != 2 {
+		t.Errorf("%d buckets, expected 2\n%s", n, s.contents(t))
+	}
+}
+
 // A wider bucket of another replica can end after the fixed window does: its slots may still count in the
 // next one.
 func TestFixedWindowBesideWiderBuckets(t *testing.T) {

@@ -79,7 +79,7 @@ func TestWorkerThatIsGoneIsNotWaitedFor(t *testing.T) {
 		far := s.Time(t.Context()).Val().Add(20 * time.Minute).UnixMicro() // before the clock was set back
 		kit.Check(t, s.HSet(t.Context(), waiting, "x", "1 2", "y", fmt.Sprintf("1 %d far", far), "z", "").Err())
 		newer := waitingPost("other", "n1", time.Minute)
-		s.advance(t, time.Minute)
+		s.advance(t, time.Minute+100*time.Millisecond) // p1 left before, and nobody waits less for that
 		limiter.wantPaced(s, time.Second, newer)
 		if left := s.PTTL(t.Context(), waiting).Val(); left <= 0 || left > 2*time.Hour {
 			t.Errorf("what waits expires in %s", left)
@@ -90,6 +90,29 @@ func TestWorkerThatIsGoneIsNotWaitedFor(t *testing.T) {
 			t.Errorf("what waits for nothing is kept:\n%s", s.contents(t))
 		}
 	})
+}
+
+// The slot that is kept for a post counts against the others, not against the post itself, and ends with it.
+func TestKeptSlotIsTakenOnce(t *testing.T) {
+	for _, pace := range []string{"1/1m", "2/1m"} {
+		t.Run(pace, func(t *testing.T) {
+			eachStore(t, func(t *testing.T, s *store) {
+				limiter := s.paced(t, pace)
+				first, others := ratelimit.Post{Name: "first", First: true}, mustParse(pace)[0].Count-1
+				limiter.postsTo(aChannel, "before")
+				for i := range others {
+					limiter.postsTo(aChannel, fmt.Sprint("before", i))
+				}
+				limiter.wantPaced(s, time.Minute, first)
+				s.advance(t, time.Minute)
+				limiter.wantGranted(first)
+				for i := range others {
+					limiter.postsTo(aChannel, fmt.Sprint("after", i))
+				}
+				limiter.wantPaced(s, time.Minute, ratelimit.Post{Name: "last"})
+			})
+		})
+	}
 }
 
 func TestOnlyPermittedPostsAreRecorded(t *testing.T) {
