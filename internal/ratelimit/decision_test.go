@@ -141,6 +141,22 @@ func TestReserveFollowsASecondRefusal(t *testing.T) {
 	}
 }
 
+// What a reserve has left is counted in each tier by its own window: all of it in the first, none in the
+// second.
+func TestReserveOfEachTier(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := reserving("10/1m+20/1h", "20/1h", map[string]int{"payments": 5})
+		limiter := s.limiter(t, rules, day)
+		limiter.admits(costing(event("e", "payments"), 5))
+		s.advance(t, 2*time.Minute)
+		limiter.admits(costing(event("f", "a"), 5))
+		s.advance(t, 2*time.Minute)
+		limiter.admits(costing(event("g", "a"), 5))
+		s.advance(t, 2*time.Minute)
+		limiter.admits(costing(event("h", "a"), 5))
+	})
+}
+
 // Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest
 // of these.
 func TestReservedTier(t *testing.T) {
