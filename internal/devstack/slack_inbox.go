@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -60,33 +61,15 @@ func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	out := http.NewResponseController(w)
 	if _, err := fmt.Fprintf(w, "retry: 1000\nevent: start\ndata: %s\n\n", s.id); err != nil {
 		return
 	}
+	out := http.NewResponseController(w)
 	shown := status{counts: counts{Refused: -1}}
 	for {
 		changed := s.Changed()
-		now := s.status()
-		if now.Faults != shown.Faults || now.Refused != shown.Refused {
-			shown = now
-			data, _ := json.Marshal(now) // only strings and numbers
-			if _, err := fmt.Fprintf(w, "event: faults\ndata: %s\n\n", data); err != nil {
-				return
-			}
-		}
-		_, messages := s.after(since)
-		for _, m := range messages {
-			data, err := json.Marshal(m)
-			if err != nil {
-				data = []byte("{}")
-			}
-			if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", m.N, data); err != nil {
-				return
-			}
-			since = m.N
-		}
-		if out.Flush() != nil {
+		shown, since, err = s.sendNews(w, shown, since)
+		if err != nil || out.Flush() != nil {
 			return
 		}
 		select {
@@ -97,4 +80,29 @@ func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// sendNews writes the Faults if they differ from those shown, and the messages numbered above since. It returns
+// the Faults and the number that are shown then.
+func (s *Slack) sendNews(w io.Writer, shown status, since int) (status, int, error) {
+	now := s.status()
+	if now.Faults != shown.Faults || now.Refused != shown.Refused {
+		data, _ := json.Marshal(now) // only strings and numbers
+		if _, err := fmt.Fprintf(w, "event: faults\ndata: %s\n\n", data); err != nil {
+			return shown, since, err
+		}
+		shown = now
+	}
+	_, messages := s.after(since)
+	for _, m := range messages {
+		data, err := json.Marshal(m)
+		if err != nil {
+			data = []byte("{}")
+		}
+		if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", m.N, data); err != nil {
+			return shown, since, err
+		}
+		since = m.N
+	}
+	return shown, since, nil
 }
