@@ -95,18 +95,37 @@ func (w *witness) single() bool { return len(w.replicas) == 1 }
 
 // used is how many slots of a scope were really taken at the time given and are counted in a tier.
 func (w *witness) used(scope string, tier ratelimit.Tier, at int64) int {
-	used, window := 0, tier.Window.Microseconds()
+	used := 0
 	for _, g := range w.all {
-		from := at - window + 1
-		if tier.Fixed {
-			from = at - at%window
-		}
 		counts := !g.refunded && slices.Contains(g.scopes, scope) && (!g.released || w.inBuckets(scope))
-		if counts && w.countsFrom(g, scope) >= from {
+		if counts && w.countsFrom(g, scope) >= start(tier, at) {
 			used += g.request.Cost
 		}
 	}
 	return used
+}
+
+// start is the first microsecond of a tier's window at a time.
+func start(tier ratelimit.Tier, at int64) int64 {
+	window := tier.Window.Microseconds()
+	if tier.Fixed {
+		return at - at%window
+	}
+	return at - window + 1
+}
+
+// globalAlone is how many slots of a category count in the global limit's buckets, and no longer in the
+// category's log: those of events that were decided again.
+func (w *witness) globalAlone(category string, tier ratelimit.Tier, at int64) (slots int) {
+	if !w.inBuckets(globalScope) || w.inBuckets(categoryScope(category)) {
+		return 0
+	}
+	for _, g := range w.all {
+		if g.released && !g.refunded && g.request.Category == category && g.at >= start(tier, at) {
+			slots += g.request.Cost
+		}
+	}
+	return slots
 }
 
 // countsFrom is when the slots of an admission begin to count in a scope: in a log from the latest post, in
@@ -239,7 +258,7 @@ func (w *witness) next(scope string, tier ratelimit.Tier, at int64) int64 {
 
 // floorsHold expects that what is reserved for a category and not in use has room in the global limit. A slot
 // in a bucket counts for a while longer than its event; for so long it is in use, and so is that of another
-// reserved category.
+// reserved category, and that of an event that was decided again.
 func (w *witness) floorsHold(p replica, request ratelimit.Request) {
 	reserve, now := p.rules.Reserve[request.Category], w.now()
 	if reserve == 0 {
@@ -255,6 +274,7 @@ func (w *witness) floorsHold(p replica, request ratelimit.Request) {
 		}
 		use := w.used(categoryScope(request.Category), late, now)
 		for other := range p.rules.Reserve { // and while it does, it is used by the global limit alone
+			use += w.globalAlone(other, late, now)
 			if other != request.Category {
 				use += w.used(categoryScope(other), late, now) - w.used(categoryScope(other), tier, now)
 			}
@@ -374,10 +394,7 @@ func (w *witness) show(g *given, at int64) {
 
 // messages counts the slots of the messages of a scope in the window of a tier that ends at a time.
 func (w *witness) messages(scope string, tier ratelimit.Tier, until int64) int {
-	messages, from := 0, until-tier.Window.Microseconds()+1
-	if tier.Fixed {
-		from = until - until%tier.Window.Microseconds()
-	}
+	messages, from := 0, start(tier, until)
 	for _, m := range w.shown {
 		if slices.Contains(m.of.scopes, scope) && m.at >= from && m.at <= until {
 			messages += m.of.request.Cost
