@@ -1,8 +1,11 @@
 package consume_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +23,9 @@ import (
 const shortWindow = 500 * time.Millisecond
 
 func brief(c *setup) { c.category, c.global = "1/500ms", "1000/500ms" }
+
+// kept is brief, with logs that still hold the slots when the event is decided again.
+func kept(c *setup) { c.category, c.global = "1/500ms+1000/1h", "1000/1h" }
 
 // crowded fills the category limit with another event, so the limit refuses the batch. If alone is set, the
 // first call is left unchanged. If granted is set, the first call admits without Redis and the first post
@@ -108,6 +114,22 @@ func (s *fixture) expectForgotten(id string) {
 	s.expectNothingLeft()
 }
 
+// expectNoSlots expects that an event's slots were given back.
+func (s *fixture) expectNoSlots(id string) {
+	s.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
+	defer func() { _ = client.Close() }()
+	for _, scope := range []string{"global", "category:errors"} {
+		members, err := client.ZRange(s.Context(), "{"+namespace+"}:"+scope, 0, -1).Result()
+		kit.Check(s.T, err)
+		for _, member := range members {
+			if strings.HasPrefix(member, "errors:"+id+" ") {
+				s.Errorf("%s has the slot %q", scope, member)
+			}
+		}
+	}
+}
+
 func TestSecondDecisionKnowsTheEarlierPost(t *testing.T) {
 	t.Parallel()
 	refusedWithDoubt := line{"outcome": "dropped", "reason": "category", "ambiguous": true, "attempts": 1.0}
@@ -177,10 +199,30 @@ func (l forgetful) Answered(
 func TestSecondRefusalKnowsTheWorkersOwnFailure(t *testing.T) {
 	s := newFixture(t)
 	s.slack.Respond(devstack.Next(devstack.Response{RetryAfter: "2"}))
-	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = forgetful{l.Limiter}, true }))
+	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = forgetful{l.Limiter}, true }), kept)
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
 	s.expectForgotten("e1")
+	s.expectNoSlots("e1")
+}
+
+// mutePermits is a limiter whose permits do not reach the worker.
+type mutePermits struct{ consume.Limiter }
+
+func (l mutePermits) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	_, err := l.Limiter.Begin(ctx, post)
+	return ratelimit.Permit{}, cmp.Or(err, errors.New("the reply is lost"))
+}
+
+// An event whose post was permitted without a reply is not in Slack: it gives its slots back if it is refused
+// after that.
+func TestSecondRefusalKnowsThatNoPostWasMade(t *testing.T) {
+	s := newFixture(t)
+	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = mutePermits{l.Limiter}, true }), kept)
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
+	s.expectForgotten("e1")
+	s.expectNoSlots("e1")
 }
 
 func TestSecondAdmissionKeepsItsSlotWhenItExpires(t *testing.T) {

@@ -57,7 +57,11 @@ func (w *Worker) forgetPosts(ctx context.Context, batch []*result.Result) {
 		if r.Tier.Count == 0 || r.Attempts == 0 {
 			continue
 		}
-		if _, err := w.settings.Limiter.Forfeit(ctx, decide.RequestOf(r), r.LastPost); err != nil {
+		end := w.settings.Limiter.Forfeit
+		if r.LastPost != "" && !r.Ambiguous { // admit.lua kept the slots for a post that this worker knows was not made
+			end = w.settings.Limiter.Refund
+		}
+		if _, err := end(ctx, decide.RequestOf(r), r.LastPost); err != nil {
 			w.log.Debug("cannot remove the records of refused events", zap.Error(err))
 			return
 		}

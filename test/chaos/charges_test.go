@@ -160,8 +160,9 @@ func (a *audit) windows() {
 			held, most, at := overfull(scope, tier.Window, a.mostAllowed(order, limit, i))
 			if held > most && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
 				a.overfull++
-				a.problem("%s: %d slots in the %s until %s, expected at most %d%s", name, held, tier.Window,
-					clock(time.UnixMicro(at)), most, listed(scope, at, tier.Window))
+				until := time.UnixMicro(at)
+				a.problem("%s: %d slots in the %s until %s, expected at most %d%s\n    faults then:\n      %s", name, held, tier.Window,
+					clock(until), most, listed(scope, at, tier.Window), a.d.faults.around(until.Add(-tier.Window), until.Add(tier.Window)))
 			}
 		}
 	}
@@ -330,7 +331,7 @@ func (a *audit) charge(e *event, admissions []*admission) {
 		a.refundsForgotten++
 		a.lostSlots[e.id] = true
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
-	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions):
+	case a.lost(lines, admissions), a.mutedUnasked(lines, admissions), a.restoredByAnother(lines, admissions):
 		a.slotsLost++
 		a.lostSlots[e.id] = true
 	default:
@@ -407,6 +408,23 @@ func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 			return admitted.Before(l.Time) && between(admitted, l.Time, faultConsumer) &&
 				(between(admitted, l.Time, faultKill, faultTerm) || a.handedBack(l.StreamSeq))
 		})
+	})
+}
+
+// restoredByAnother reports whether an event came in two stream messages, its limit refused both, and Redis lost
+// something meanwhile: a worker may have restored slots that the other one's decision had taken out, which
+// docs/design.md names.
+func (a *audit) restoredByAnother(lines []*line, admissions []*admission) bool {
+	if len(lines) < 2 || len(admissions) == 0 {
+		return false
+	}
+	both := lines[0].StreamSeq != lines[1].StreamSeq
+	for _, l := range lines {
+		both = both && l.refusedByLimit()
+	}
+	until := lines[len(lines)-1].Time
+	return both && slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool {
+		return f.when.overlaps(time.UnixMicro(admissions[0].at), until)
 	})
 }
 

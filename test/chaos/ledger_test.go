@@ -14,7 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
 	"notifier/internal/wait"
 )
@@ -95,7 +94,6 @@ type ledger struct {
 	client    *redis.Client
 	rules     ratelimit.Rules
 	retention int64 // microseconds; the longest window of any rule
-	shortest  int64 // the shortest time for which a category's log keeps an admission
 	stop      context.CancelFunc
 	done      chan struct{}
 
@@ -122,10 +120,6 @@ func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *ledger {
 	if global := (ratelimit.Rules{Global: rules.Global}).LongestWindow(); global != rules.LongestWindow() {
 		t.Fatalf("the longest window of the global limit is %s, expected that of all, %s", global, rules.LongestWindow())
 	}
-	r.shortest = r.retention
-	for _, limit := range append(values(rules.Overrides), rules.Category) {
-		r.shortest = min(r.shortest, ratelimit.Rules{Global: limit}.LongestWindow().Microseconds())
-	}
 	go func() {
 		defer close(r.done)
 		for wait.For(ctx, lookEvery) {
@@ -145,12 +139,10 @@ func (r *ledger) end() {
 	<-r.done
 }
 
-func values(overrides pattern.Table[ratelimit.Limit]) []ratelimit.Limit {
-	var limits []ratelimit.Limit
-	for _, limit := range overrides.All() {
-		limits = append(limits, limit)
-	}
-	return limits
+// keeps is how long, in microseconds, the log of a slot's category keeps it at least.
+func (r *ledger) keeps(slot string) int64 {
+	category, _, _ := strings.Cut(slot, ":")
+	return ratelimit.Rules{Global: r.rules.LimitFor(category)}.LongestWindow().Microseconds()
 }
 
 func key(name string) string { return "{" + namespace + "}:" + name }
@@ -312,7 +304,7 @@ func (r *ledger) compare(global map[taken]bool, categories map[string]*redis.ZSl
 		}
 	}
 	for identity := range global {
-		if a := r.now[identity]; a.score > now-r.shortest && !inCategory[identity] {
+		if a := r.now[identity]; a.score > now-r.keeps(identity.slot) && !inCategory[identity] {
 			r.problems = append(r.problems,
 				fmt.Sprintf("the global set has %q at %d, its category's set does not", identity.slot, identity.at))
 		}
