@@ -311,9 +311,7 @@ func (a *audit) postsForgotten(from, to time.Time) bool {
 	if os.Getenv(releaseVariable) != "" && to.Sub(from).Microseconds() >= a.d.ledger.retention {
 		return true
 	}
-	return slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool {
-		return f.when.overlaps(from, to)
-	})
+	return a.lostSomething(from, to)
 }
 
 // forgottenEach reports whether all posts but those of the last process were of processes that died, or left

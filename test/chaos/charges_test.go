@@ -173,36 +173,44 @@ func (a *audit) windows() {
 	}
 }
 
-// counted are the slots that count: without those that came back after a look saw them gone, those whose
-// refund Redis has forgotten between two looks only until it, and unclear ones only until the last look that
-// saw them. Nor do those count that went with an old primary which charged them without an answer that still
-// counts: the new one never had them. If such an event was posted because of it, charge says so.
+// counted are the slots that count. Left out are those that came back after a look saw them gone, and those that
+// went with an old primary which charged them without an answer that still counts: the new one never had them.
+// If such an event was posted because of it, charge says so. Of the others a copy says when they counted: those
+// whose refund Redis has forgotten between two looks only until it, unclear ones only until the last look that
+// saw them, and those that nobody saw before a loss only from the first look: they may have gone with one
+// primary and come back with another.
 func (a *audit) counted(scope []*admission) []*admission {
 	var counted []*admission
 	for _, m := range scope {
+		during := *m
 		if refund, forgotten := a.forgotten[m.id()]; forgotten {
-			until := *m
-			until.refunded, until.last = true, min(m.last, refund)
-			m = &until
+			during.refunded, during.last = true, min(m.last, refund)
 		}
 		if m.unclear {
-			until := *m
-			until.refunded = true
-			m = &until
+			during.refunded = true
 		}
-		if unanswered := m.refunded && a.askedFor(time.UnixMicro(m.last), 0); !m.back && !unanswered {
-			counted = append(counted, m)
+		if a.lostSomething(time.UnixMicro(m.at), time.UnixMicro(m.first)) {
+			during.certain = m.first
+		}
+		if unanswered := during.refunded && a.askedFor(time.UnixMicro(during.last), 0); !m.back && !unanswered {
+			counted = append(counted, &during)
 		}
 	}
 	return counted
+}
+
+// lostSomething reports whether Redis may have lost admissions between two times.
+func (a *audit) lostSomething(from, to time.Time) bool {
+	return slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool { return f.when.overlaps(from, to) })
 }
 
 // listed are the slots of a window that is too full, as evidence.
 func listed(scope []*admission, until int64, window time.Duration) (text string) {
 	for _, m := range scope {
 		if m.counts() > until-window.Microseconds() && m.counts() <= until {
-			text += fmt.Sprintf("\n    %s at %s, counts from %s, last seen at %s, refunded: %v",
-				m.slot, clock(time.UnixMicro(m.at)), clock(time.UnixMicro(m.counts())), clock(time.UnixMicro(m.last)), m.refunded)
+			text += fmt.Sprintf("\n    %s at %s, counts from %s, seen from %s to %s, refunded: %v",
+				m.slot, clock(time.UnixMicro(m.at)), clock(time.UnixMicro(m.counts())), clock(time.UnixMicro(m.first)),
+				clock(time.UnixMicro(m.last)), m.refunded)
 		}
 	}
 	return text
@@ -427,10 +435,7 @@ func (a *audit) restoredByAnother(lines []*line, admissions []*admission) bool {
 	for _, l := range lines {
 		both = both && l.refusedByLimit()
 	}
-	until := lines[len(lines)-1].Time
-	return both && slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool {
-		return f.when.overlaps(time.UnixMicro(admissions[0].at), until)
-	})
+	return both && a.lostSomething(time.UnixMicro(admissions[0].at), lines[len(lines)-1].Time)
 }
 
 // handedBack reports whether a worker gave a stream message back to the server.

@@ -33,10 +33,12 @@ type admission struct {
 	at       int64
 	score    int64   // from when it counts, as the last look saw it
 	scores   []int64 // the highest ones, in order: the admission, then each move that a look saw
+	first    int64   // time of the first look that saw it
 	last     int64   // time of the last look that saw it
 	refunded bool    // it went before its time
 	unclear  bool    // it went, before or at its time, while nobody looked
 	back     bool    // and is one that came back: Redis has forgotten the refund
+	certain  int64   // it may not have been there before; zero means that it was from the admission on
 }
 
 // counts is the last time from which it counted.
@@ -271,7 +273,7 @@ func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
 			if other := before[identity.slot]; other != nil && identity.at < other.counts()+shortestWindow {
 				r.again = append(r.again, chargedAgain{identity.slot, other.counts(), identity.at})
 			}
-			a = &admission{slot: identity.slot, at: identity.at, scores: []int64{identity.at}, back: r.gone[identity]}
+			a = &admission{slot: identity.slot, at: identity.at, scores: []int64{identity.at}, first: now, back: r.gone[identity]}
 			r.now[identity] = a
 			r.all = append(r.all, a)
 		}
@@ -352,7 +354,7 @@ func held(scope []*admission, t int64, window time.Duration) (n int, from int64)
 		if a.counts() > t {
 			break
 		}
-		if !a.refunded || a.last >= t {
+		if a.certain <= t && (!a.refunded || a.last >= t) {
 			n, from = n+1, min(from, a.at)
 		}
 	}
