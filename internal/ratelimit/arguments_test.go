@@ -14,18 +14,18 @@ import (
 	"notifier/test/kit"
 )
 
-// Calls of admit.lua by hand or by another program. It decides nothing that it does not understand.
+// These tests call admit.lua directly, as another program might. It rejects invalid calls.
 
-// rawCall holds the keys and arguments of admit.lua. Each part is a list of rows without its length.
+// rawCall holds the keys and arguments of admit.lua. Each part is a list of rows, without its length.
 type rawCall struct {
 	header, rules, scopes, reservations, origins []any
-	categories                                   []string // a scope each, after the global one
+	categories                                   []string // one scope each, after the global one
 	ids, deliveries, numbers, costs              []any
-	otherKeys                                    *strings.Replacer // nil: none
+	otherKeys                                    *strings.Replacer // renames keys unless nil
 }
 
-// newRawCall returns a correct call for two new events of category a, beside one with a reserved slot and one
-// that is not used. The rules are 9/30m and 5/30m, and entries are kept for as long.
+// newRawCall returns a valid call for two new events of category a. Of the other categories, one has a
+// reserved slot and one is unused. The rules are 9/30m and 5/30m, and entries are kept for 30 minutes.
 func newRawCall() rawCall {
 	window := 30 * time.Minute.Microseconds()
 	keep := window
@@ -46,7 +46,7 @@ func newRawCall() rawCall {
 // row returns a row of a part.
 func row(part []any, n int) []any { return part[n].([]any) }
 
-// keeping returns the call with entries that are kept for as long.
+// keeping sets how long all scopes keep their entries, and returns the call.
 func (c rawCall) keeping(d time.Duration) rawCall {
 	for n := range c.scopes {
 		row(c.scopes, n)[2] = d.Microseconds()
@@ -85,10 +85,10 @@ func (c rawCall) run(t *testing.T, s *store) ([]any, error) {
 	return redis.NewScript(lua.Admit).Run(t.Context(), s.Client, keys, arguments...).Slice()
 }
 
-// ofLua matches the errors of a call that went on with something missing.
+// ofLua matches Lua's own errors about a missing value, which the script should have checked.
 var ofLua = regexp.MustCompile("unpack|nil value|index is nil")
 
-// fails expects an error that says what is wrong, and an unchanged store.
+// fails expects an error of the script's own checks, and an unchanged store.
 func (c rawCall) fails(t *testing.T, s *store) {
 	t.Helper()
 	before := s.contents(t)
@@ -99,7 +99,7 @@ func (c rawCall) fails(t *testing.T, s *store) {
 	s.unchanged(t, before)
 }
 
-// One of the events is decided again, so a call that went on for too long would take its slots out.
+// One of the events is due to be decided again, so a call that did not stop in time would remove its slots.
 func TestWrongArgumentIsAnError(t *testing.T) {
 	cases := map[string]func(c *rawCall){
 		"a dedupe window of 0":           func(c *rawCall) { c.header[0] = 0 },
@@ -173,7 +173,7 @@ func TestWrongArgumentIsAnError(t *testing.T) {
 	})
 }
 
-// A dry run of an event that is to be decided again leaves its slots and its record where they are.
+// A dry run of an event that is due to be decided again leaves its slots and its record alone.
 func TestDryRunTakesNothingOut(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		_, err := newRawCall().keeping(time.Hour).run(t, s)
@@ -192,8 +192,7 @@ func TestDryRunTakesNothingOut(t *testing.T) {
 	})
 }
 
-// Without a key of what is in flight or was sent nothing is looked up, so that the bound has to be looked at
-// by itself.
+// The store is empty, so the ids are not looked up. Only the script's own bound can fail the call.
 func TestTooManyEventsAreAnError(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := newRawCall()

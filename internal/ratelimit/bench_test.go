@@ -20,12 +20,12 @@ import (
 //
 //	go test -run '^$' -bench Admit ./internal/ratelimit
 //
-// "script/s" is decisions per second of the script alone, by the time that Redis has counted for it;
-// "decisions/s" is what one caller gets who asks for one batch after the other, with the client's work and
-// the way there and back.
+// "script/s" counts decisions per second of the script's own time, as Redis measures it. "decisions/s" counts
+// decisions for one caller that sends batches one after another, including the client's work and the round
+// trip.
 //
-// deny: 20 categories under 100/30m and 10/30m, all slots taken and every one of them sent; each event has a
-// new id. admit: the same categories under limits that are never reached.
+// deny: 20 categories under 100/30m and 10/30m. Sent events hold all global slots, and each event has a new
+// id. admit: the same categories under limits that are never reached.
 func BenchmarkAdmit(b *testing.B) {
 	for _, mode := range []string{"deny", "admit"} {
 		for _, size := range []int{1, 8, 64, 512} {
@@ -36,7 +36,7 @@ func BenchmarkAdmit(b *testing.B) {
 
 const benchmarkCategories = 20
 
-// prepare gives a limiter for one of the modes, and events to ask for.
+// prepare returns a limiter for one of the modes, and a source of events.
 func prepare(b *testing.B, server *redistest.Server, client redis.UniversalClient, mode string) (*ratelimit.Limiter, func() ratelimit.Request) {
 	b.Helper()
 	held := kit.Rules("100/30m", "10/30m", "")
@@ -82,8 +82,8 @@ func benchmarkAdmit(b *testing.B, mode string, size int) {
 	}
 }
 
-// eventSource gives events with ids as the worker makes them, of stream, sequence and time, the categories in
-// turn.
+// eventSource returns events with ids as the worker makes them, from stream, sequence and time. The
+// categories take turns.
 func eventSource() func() ratelimit.Request {
 	serial, at := 0, int64(1_795_000_000_123_456_789)
 	return func() ratelimit.Request {
@@ -94,7 +94,7 @@ func eventSource() func() ratelimit.Request {
 	}
 }
 
-// sendAsManyAsAllowed takes every slot, and records what was admitted as sent.
+// sendAsManyAsAllowed takes every global slot, and records the admitted events as sent.
 func sendAsManyAsAllowed(b *testing.B, limiter *ratelimit.Limiter, events func() ratelimit.Request) {
 	b.Helper()
 	batch := make([]ratelimit.Request, 400)
@@ -112,7 +112,8 @@ func sendAsManyAsAllowed(b *testing.B, limiter *ratelimit.Limiter, events func()
 
 var evalshaStatistics = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+),usec=(\d+)`)
 
-// scriptTime is how often and how long Redis has run scripts since its statistics were reset.
+// scriptTime returns the number of script calls since the statistics were reset, and the time that Redis
+// spent on them.
 func scriptTime(b *testing.B, client *redis.Client) (calls int, seconds float64) {
 	b.Helper()
 	info, err := client.Info(context.Background(), "commandstats").Result()
@@ -126,7 +127,7 @@ func scriptTime(b *testing.B, client *redis.Client) (calls int, seconds float64)
 	return calls, float64(micros) / 1e6
 }
 
-// autoPipelined is a client whose script calls go through go-redis's auto-pipelining.
+// autoPipelined is a client that sends script calls through go-redis's auto-pipelining.
 type autoPipelined struct {
 	redis.UniversalClient
 	pipeline *redis.AutoPipeliner
@@ -136,8 +137,8 @@ func (a autoPipelined) EvalSha(ctx context.Context, hash string, keys []string, 
 	return a.pipeline.EvalSha(ctx, hash, keys, arguments...)
 }
 
-// BenchmarkAutoPipelining is what one gets without batches: 256 callers who ask for one event each, with
-// go-redis putting into one pipeline what comes at the same time. Compare decisions/s of BenchmarkAdmit:
+// BenchmarkAutoPipelining measures the alternative to batches: 128 callers per processor submit one event at
+// a time, and go-redis combines concurrent calls into pipelines. Compare decisions/s with BenchmarkAdmit:
 //
 //	go test -run '^$' -bench 'Admit|AutoPipelining' -benchtime 100000x ./internal/ratelimit
 func BenchmarkAutoPipelining(b *testing.B) {
@@ -173,10 +174,10 @@ func BenchmarkAutoPipelining(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what Redis keeps for an admitted event, in bytes by MEMORY USAGE over all keys:
-// while it counts and is in flight, while it counts and is in Slack, and how much of that is its id in the
-// set of sent ids, which lasts for the dedupe window. Ids are of the length that the worker makes; a tenth of
-// the limit is one category's.
+// BenchmarkMemory reports the memory of an admitted event in Redis, in bytes by MEMORY USAGE over all keys:
+// while its slots count and it is in flight, then while they count and it is sent. Of the latter it also
+// reports the share of the set of sent ids, which keeps an id for the dedupe window. Ids are as long as the
+// worker makes them. Each of ten categories takes a tenth of the limit.
 //
 //	go test -run '^$' -bench Memory -benchtime 1x ./internal/ratelimit
 func BenchmarkMemory(b *testing.B) {

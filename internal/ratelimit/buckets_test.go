@@ -10,15 +10,15 @@ import (
 	"notifier/test/redistest"
 )
 
-// later sets the embedded store's clock to a time after a whole hour.
+// later moves the embedded store's clock to this long after the next whole hour.
 func (s *store) later(t testing.TB, after time.Duration) {
 	t.Helper()
 	s.advance(t, s.now.Truncate(time.Hour).Add(time.Hour+after).Sub(s.now))
 }
 
-// awaitMidMinute waits, 5 s at most, until the real clock is at least 2 s after the begin of a minute and 3 s
-// before its end: what a test admits to a redis-server is then in one bucket of a minute, also where advance
-// makes it a second older.
+// awaitMidMinute waits, at most 5 s, until the real clock is at least 2 s into a minute and 3 s before its
+// end. Slots that a test takes on a redis-server then fall into one bucket of a minute, even if advance makes
+// them a second older.
 func awaitMidMinute(t testing.TB) {
 	t.Helper()
 	for now := time.Now(); ; now = time.Now() {
@@ -30,7 +30,7 @@ func awaitMidMinute(t testing.TB) {
 	}
 }
 
-// When the last bucket is refunded nothing is left, and what comes later expires as ever.
+// A refund of the last slot removes the key of the buckets and its expiry. Later buckets expire as usual.
 func TestRefundedBucketsStillExpire(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/10m:1m", "9/10m:1m", ""), time.Hour)
@@ -51,7 +51,7 @@ func TestRefundedBucketsStillExpire(t *testing.T) {
 	})
 }
 
-// Buckets are removed as soon as they are out of every window, in each scope.
+// In each scope, the next admission removes buckets that have left every window.
 func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, grouped("99/5m:1m", "99/5m:1m", "99/5m:1m"), time.Minute)
@@ -67,13 +67,13 @@ func TestBucketsThatHaveLeftAreRemoved(t *testing.T) {
 	})
 }
 
-// An event that was not charged to a group has nothing to give back there.
+// A refund leaves a group alone if the event was not charged to it.
 func TestRefundLeavesAnUnchargedGroup(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		without := s.limiter(t, kit.Rules("100/1h", "9/1h", ""), day)
 		with := s.limiter(t, grouped("100/1h", "9/1h", "2/1h:10m"), day)
 		e := costing(event("e", "a.x"), 2)
-		with.admits(costing(event("f", "a.y"), 2)) // its bucket takes e's time, too
+		with.admits(costing(event("f", "a.y"), 2)) // its bucket covers the time of e
 		without.admits(e)
 		with.refunds(e)
 		if got := with.one(event("g", "a.y")); got.Verdict != ratelimit.Group || got.Used != 2 {
@@ -92,8 +92,8 @@ func TestRefundAtTheEndOfABucket(t *testing.T) {
 	limiter.admits(costing(event("f", "a"), 5))
 }
 
-// Slots of a bucket's last microsecond go into it: of two buckets with the same end, Redis would order the
-// totals as texts, 12 before 9.
+// Slots taken in the last microsecond of a bucket join that bucket. If two buckets had the same end, Redis
+// would sort their totals as text, 12 before 9.
 func TestAdmittedAtTheEndOfABucket(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, kit.Rules("15/10m:1m", "15/10m:1m", ""), day)
@@ -109,8 +109,8 @@ func TestAdmittedAtTheEndOfABucket(t *testing.T) {
 	}
 }
 
-// A wider bucket of another replica can end after the fixed window does: its slots may still count in the
-// next one.
+// A wider bucket of another worker can end after the fixed window, so its slots may still count in the next
+// window.
 func TestFixedWindowBesideWiderBuckets(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		t.Run(fmt.Sprint("a wider bucket: ", beside), func(t *testing.T) {
@@ -132,8 +132,7 @@ func TestFixedWindowBesideWiderBuckets(t *testing.T) {
 	}
 }
 
-// A replica with shorter windows removes what they do not have, but no key ends earlier than another replica
-// asked for.
+// A worker with shorter windows trims by them, but never shortens an expiry that another worker has set.
 func TestShorterWindowsShortenNoExpiry(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		long := s.limiter(t, kit.Rules("100/2h", "10/1h", ""), 48*time.Hour)
@@ -146,7 +145,7 @@ func TestShorterWindowsShortenNoExpiry(t *testing.T) {
 		short.sent(f)
 		for key, want := range map[string]time.Duration{
 			"{n}:global": 2 * time.Hour, "{n}:inflight": 48 * time.Hour, "{n}:sent": 48 * time.Hour, "{n}:category:a": time.Hour,
-			"{n}:buckets:global": -2, "{n}:buckets:category:a": -2, // none
+			"{n}:buckets:global": -2, "{n}:buckets:category:a": -2, // absent
 		} {
 			if left := s.PTTL(t.Context(), key).Val(); left > want+2*time.Millisecond || left < want-time.Minute {
 				t.Errorf("%s expires in %s, expected %s", key, left, want)

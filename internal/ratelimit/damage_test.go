@@ -15,13 +15,12 @@ import (
 	"notifier/test/kit"
 )
 
-// Other writers can damage keys. A key of the wrong type is named; anything else expires.
+// Other clients can damage keys. An error names a key of another type; damaged entries expire.
 
-// century is far in the future.
 const century = 100 * 365 * 24 * time.Hour
 
-// takesNothing puts something else under a key. A call must name the key and change nothing, until the key is
-// removed.
+// takesNothing stores a value of another type under a key. The call must fail with the name of the key and
+// change nothing.
 func (s *store) takesNothing(t *testing.T, key string, call func() error) {
 	t.Helper()
 	s.Del(t.Context(), key)
@@ -122,8 +121,8 @@ func TestKeyOfAnotherTypeFailsEveryCall(t *testing.T) {
 	})
 }
 
-// The index of categories only informs. Of whatever type its key is, events are decided, and it is left
-// alone.
+// No decision depends on the index of categories. If its key has another type, events are decided as usual,
+// and the key is left untouched.
 func TestIndexOfAnotherTypeStopsNothing(t *testing.T) {
 	eachLimiter(t, "9/30m", "3/30m", func(t *testing.T, s *store, limiter caller) {
 		const index = "{n}:categories"
@@ -144,7 +143,7 @@ func TestIndexOfAnotherTypeStopsNothing(t *testing.T) {
 	})
 }
 
-// What is no bucket cannot be counted: the call fails and names its key.
+// A member that is not a bucket cannot be counted, so the call fails with the name of the key.
 func TestWhatIsNoBucketFailsTheCall(t *testing.T) {
 	eachLimiter(t, "9/30m:1m", "5/10m:1m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("before", "a"))
@@ -200,7 +199,7 @@ func TestEntryFarAheadIsNotCounted(t *testing.T) {
 		if clock, lag := s.clock(t); lag > 1000 || clock-now > time.Minute.Microseconds() {
 			t.Errorf("the clock is %d us ahead", lag)
 		}
-		limiter.want(ratelimit.Category, event("f", "a")) // two slots are taken, and none by what was put there
+		limiter.want(ratelimit.Category, event("f", "a")) // before and e hold both slots of a
 		limiter.admits(event("g", "b"))
 		if got := limiter.one(event("h", "c")); got.Verdict != ratelimit.Global || got.RetryAfter > 30*time.Minute {
 			t.Errorf("%+v, expected a refusal for half an hour", got)
@@ -222,7 +221,7 @@ func TestPausesAreBounded(t *testing.T) {
 		}
 		limiter.paused(s, "", 0)
 		limiter.postsTo(aChannel, "p1")
-		limiter.refusedInTwo("p1", century) // what Slack asks for is bounded, too
+		limiter.refusedInTwo("p1", century) // a pause that Slack requests is bounded too
 		limiter.paused(s, "", ratelimit.LongestPause)
 		limiter.paused(s, aChannel, ratelimit.LongestPause)
 		s.advance(t, ratelimit.LongestPause+time.Second)
@@ -231,7 +230,7 @@ func TestPausesAreBounded(t *testing.T) {
 	})
 }
 
-// micros is the store's clock, and how far the clock that decides is ahead of it.
+// micros returns the store's clock in microseconds, and how far the deciding clock is ahead of it.
 func (c caller) micros(s *store) (clock, lag int64) {
 	c.t.Helper()
 	if err := c.Ready(context.WithoutCancel(c.t.Context())); err != nil {
@@ -243,7 +242,7 @@ func (c caller) micros(s *store) (clock, lag int64) {
 // aboutPermission matches the errors of Redis 7 and 8, and of Valkey.
 var aboutPermission = regexp.MustCompile("can't run this command|NOPERM|no permissions to run")
 
-// A permission that is missing is no damage.
+// A missing permission fails the call. It is not mistaken for a damaged key.
 func TestMissingPermissionIsNoDamage(t *testing.T) {
 	s := onProcess(t)
 	for _, missing := range []string{"hmget", "zmscore"} {
@@ -289,7 +288,7 @@ func TestSlotFarInTheFutureIsNoPost(t *testing.T) {
 	})
 }
 
-// put adds entries with one score, as another writer would.
+// put adds entries with one score, as another client could.
 func (s *store) put(t testing.TB, key string, score any, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -297,7 +296,7 @@ func (s *store) put(t testing.TB, key string, score any, names ...string) {
 	}
 }
 
-// Digits without an end are read once, not once for each of them.
+// A damaged entry with a long run of digits is parsed in linear time.
 func TestLongRecordIsReadAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
@@ -318,7 +317,7 @@ func TestLongRecordIsReadAtOnce(t *testing.T) {
 	})
 }
 
-// decides asks for an event of each of some categories. That may be an error, but no decision that cannot be.
+// decides admits a batch beside damaged entries. The call may fail, but no decision may be impossible.
 func (c caller) decides(what string, n int) {
 	c.t.Helper()
 	batch := []ratelimit.Request{
@@ -330,10 +329,10 @@ func (c caller) decides(what string, n int) {
 			c.t.Errorf("%s: %+v", what, decision)
 		}
 	}
-	_, _ = c.Peek(c.t.Context(), "a", "b") // which may fail as well
+	_, _ = c.Peek(c.t.Context(), "a", "b") // may fail too
 }
 
-// Nonsense in a set lives no longer than the set. Then all is decided as ever.
+// Damaged entries expire with their set. Then decisions are as usual again.
 func TestDamagedEntriesExpire(t *testing.T) {
 	names := []string{"", "x", "1 2 3 4", "0 999999 5", "9 2 3", "-1 2 3", "0 1e3 5"}
 	numbers := []string{"0 99999999999999999999 5", "99999999999999999999 5 5", strings.Repeat("9", 400) + " 1 1"}
@@ -341,13 +340,13 @@ func TestDamagedEntriesExpire(t *testing.T) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "2/10m:1m", ""), time.Hour)
 		keys := []string{"{n}:buckets:category:a", "{n}:category:a", "{n}:global", "{n}:sent", "{n}:categories"}
 		names := names
-		if s.embedded == nil { // its Lua does not read such numbers
+		if s.embedded == nil { // the embedded Lua cannot read such numbers
 			names = append(slices.Clone(names), numbers...)
 		}
 		for _, key := range keys {
 			for _, score := range []time.Duration{-time.Second, time.Minute, century} {
 				for i, name := range names {
-					if key != keys[0] && i > 1 { // only buckets are read by their names
+					if key != keys[0] && i > 1 { // only the names of buckets are parsed
 						continue
 					}
 					s.FlushAll(t.Context())
@@ -367,7 +366,7 @@ func TestDamagedEntriesExpire(t *testing.T) {
 	})
 }
 
-// Damaged fields of the meta hash stop nothing, and every key still expires.
+// Damaged fields of the meta hash do not stop decisions, and every key still expires.
 func TestDamagedMetaStopsNothing(t *testing.T) {
 	eachLimiter(t, "100/30m", "5/10m", func(t *testing.T, s *store, limiter caller) {
 		for _, field := range []string{"clock", "token", "opens", "seen ", "x"} {
@@ -391,9 +390,7 @@ func TestDamagedMetaStopsNothing(t *testing.T) {
 	})
 }
 
-// Clocks and scores further ahead than the longest window were not stored by notifier.
-
-// What was sent is recorded by the server's clock where the stored one is further ahead than any clock was.
+// If the stored clock is more than a day ahead, an event is recorded as sent by the server's clock.
 func TestSentIgnoresAClockFarAhead(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
@@ -411,7 +408,7 @@ func TestSentIgnoresAClockFarAhead(t *testing.T) {
 	})
 }
 
-// A slot with an infinite score does not fail the refund of another.
+// A slot with an infinite score does not fail the refund of another event.
 func TestRefundBesideAnInfiniteScore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
@@ -425,16 +422,16 @@ func TestRefundBesideAnInfiniteScore(t *testing.T) {
 	})
 }
 
-// A server's clock steps back when it is corrected, or when a replica whose clock is behind takes over. The
-// limiter's clock then stands still at the newest admission.
+// A server's clock steps back when it is corrected, or when a Redis replica with a clock behind takes over.
+// After a step of less than a day, the limiter's clock stands still at the newest admission.
 
-// setClock sets the latest admission.
+// setClock sets the stored clock, the latest score in any log.
 func (s *store) setClock(t testing.TB, at int64) {
 	t.Helper()
 	kit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", at).Err())
 }
 
-// latestAdmission is the clock that no decision is before, in microseconds.
+// latestAdmission returns the stored clock in microseconds. No decision is earlier.
 func (s *store) latestAdmission(t testing.TB) int64 {
 	t.Helper()
 	at, err := s.HGet(t.Context(), "{n}:meta", "clock").Int64()
@@ -442,7 +439,7 @@ func (s *store) latestAdmission(t testing.TB) int64 {
 	return at
 }
 
-// takenAt is when the first slot of an event was taken, in microseconds, by the log of a scope.
+// takenAt returns the admission time, in microseconds, of an event with an unmoved slot in a log.
 func (s *store) takenAt(t testing.TB, log, member string) int64 {
 	t.Helper()
 	for _, entry := range s.ZRangeWithScores(t.Context(), log, 0, -1).Val() {
@@ -454,8 +451,8 @@ func (s *store) takenAt(t testing.TB, log, member string) int64 {
 	return 0
 }
 
-// After a step back of days buckets lie ahead. They keep their order and count, so that no window gets more
-// than its limit.
+// If the clock was set back by days, buckets lie ahead. They keep their order and count, so no window exceeds
+// its limit.
 func TestBucketsAheadKeepTheirOrder(t *testing.T) {
 	eachLimiter(t, "100/1h:1m", "9/1h:1m", func(t *testing.T, s *store, limiter caller) {
 		for i := range 3 {

@@ -31,7 +31,7 @@ func TestCostBelowOneIsAnError(t *testing.T) {
 	})
 }
 
-// Each tier is counted once in a call, however many events ask and whatever they cost.
+// A call counts each tier once, for any number of events and any costs.
 func TestTiersAreCountedOncePerCall(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		if s.embedded != nil {
@@ -65,7 +65,7 @@ func TestTiersAreCountedOncePerCall(t *testing.T) {
 	})
 }
 
-// What the global limit refuses of many categories is one refusal in the reply, for each cost.
+// A global refusal appears once in the reply for each cost, not for each category.
 func TestCategoriesShareAGlobalRefusal(t *testing.T) {
 	eachLimiter(t, "2/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(events(2, "e", "a")...)
@@ -81,7 +81,7 @@ func TestCategoriesShareAGlobalRefusal(t *testing.T) {
 
 var commandStatistics = regexp.MustCompile(`cmdstat_(?:z|exists|h)[a-z]*:calls=(\d+)`)
 
-// commandsCalled is how many commands on sorted sets and hashes have run since the statistics were reset.
+// commandsCalled counts EXISTS and the commands on sorted sets and hashes since the statistics were reset.
 func commandsCalled(t *testing.T, s *store) int {
 	t.Helper()
 	info, err := s.Info(t.Context(), "commandstats").Result()
@@ -93,22 +93,22 @@ func commandsCalled(t *testing.T, s *store) int {
 	return calls
 }
 
-// grouped are rules with a limit for each group.
+// grouped returns rules with a limit for each group.
 func grouped(global, category, group string) ratelimit.Rules {
 	rules := kit.Rules(global, category, "")
 	rules.Group = mustParse(group)
 	return rules
 }
 
-// reserving are rules that keep slots of the global limit.
+// reserving returns rules with reservations in the global limit.
 func reserving(global, category string, reserve map[string]int) ratelimit.Rules {
 	rules := kit.Rules(global, category, "")
 	rules.Reserve = reserve
 	return rules
 }
 
-// An event of the reserve is decided again and refused, in the middle of a batch. If it gives its old slot back,
-// the reserve has one more that is not in use.
+// In the middle of a batch, an event of a category with a reservation is decided again and refused. If it
+// releases its old slot, one more reserved slot is unused.
 func TestReserveFollowsASecondRefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		posted         bool
@@ -141,8 +141,8 @@ func TestReserveFollowsASecondRefusal(t *testing.T) {
 	}
 }
 
-// What a reserve has left is counted in each tier by its own window: all of it in the first, none in the
-// second.
+// Each tier counts the use of a reservation in its own window: here the first tier still reserves all slots,
+// the second one none.
 func TestReserveOfEachTier(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := reserving("10/1m+20/1h", "20/1h", map[string]int{"payments": 5})
@@ -157,8 +157,8 @@ func TestReserveOfEachTier(t *testing.T) {
 	})
 }
 
-// Slots are kept in each tier that has more than are reserved, and what is known of them is about the longest
-// of these.
+// Each tier with a COUNT above the sum of all reservations reserves slots. ReservedTier returns the longest
+// of these tiers.
 func TestReservedTier(t *testing.T) {
 	for global, want := range map[string]string{
 		"100/30m": "100/30m", "1/5s+100/30m": "100/30m", "100/30m+1/5s": "100/30m", "50/10m+100/30m+20/1m": "100/30m", "100/30m+7/24h": "100/30m",
@@ -183,7 +183,7 @@ func (c caller) dryRun(category string, cost int) ratelimit.Decision {
 	return decision
 }
 
-// TestDryRunKnowsNoEvent, not even one with an empty id: it is no duplicate.
+// A dry run is never a duplicate, even if an event with an empty id was admitted or sent.
 func TestDryRunKnowsNoEvent(t *testing.T) {
 	eachLimiter(t, "9/1h", "9/1h", func(t *testing.T, _ *store, limiter caller) {
 		limiter.admits(event("", "flying"), event("", "sent"))
@@ -196,7 +196,7 @@ func TestDryRunKnowsNoEvent(t *testing.T) {
 	})
 }
 
-// TestDryRunOfNoCategory shows the room of all categories that have no reserve.
+// A dry run without a category shows the room for categories without a reservation.
 func TestDryRunOfNoCategory(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := reserving("10/30m", "2/30m", map[string]int{"payments": 3})
@@ -215,7 +215,7 @@ func TestDryRunOfNoCategory(t *testing.T) {
 	})
 }
 
-// charged fails unless so many slots are taken in the global set and in that of category "a".
+// charged expects a number of slots in the global log and in the log of category "a".
 func (s *store) charged(t *testing.T, want int) {
 	t.Helper()
 	for _, key := range []string{"{n}:global", "{n}:category:a"} {
@@ -239,8 +239,8 @@ func inCategory(t *testing.T, s *store, category string, want int) {
 	}
 }
 
-// The rest of a batch finds the slots where a refusal has left them. Another replica had admitted more than the
-// limit of this one.
+// A refused event can keep its slots, and the rest of the batch counts them. Another worker had admitted more
+// than this worker's limit.
 func TestBatchCountsSlotsThatARefusedEventKeeps(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		before := s.limiter(t, kit.Rules("99/2h", "5/2h", ""), day)
@@ -257,7 +257,7 @@ func TestBatchCountsSlotsThatARefusedEventKeeps(t *testing.T) {
 	})
 }
 
-// The slots were the only ones of their log, which was empty for a moment.
+// If the kept slots are the only ones in their log, the log was empty for a moment and still has to expire.
 func TestSlotsThatARefusedEventKeepsExpire(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/2h+1/10m", "9/2h", ""), day)
@@ -289,7 +289,7 @@ func TestDedupeWindowEndsToTheMicrosecond(t *testing.T) {
 	limiter.duplicates(e)
 }
 
-// temporaryLimits makes temporary limits: "global", "group/x" or "category/x", and the limit.
+// temporaryLimits takes pairs of a scope, such as "global" or "group/x", and a limit.
 func temporaryLimits(pairs ...string) ratelimit.Temporary {
 	limits := ratelimit.Temporary{Groups: map[string]ratelimit.Limit{}, Categories: map[string]ratelimit.Limit{}}
 	for i := 0; i < len(pairs); i += 2 {
@@ -306,7 +306,7 @@ func temporaryLimits(pairs ...string) ratelimit.Temporary {
 	return limits
 }
 
-// There may be room when a temporary limit ends, before its slots are free.
+// There may be room as soon as a temporary limit ends, before its slots are free.
 func TestWaitEndsWithTheTemporaryLimit(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "9/30m", ""), day)
@@ -323,7 +323,7 @@ func TestWaitEndsWithTheTemporaryLimit(t *testing.T) {
 	})
 }
 
-// A limiter that is asked while limits change takes one set of rules for a call.
+// A call uses one set of rules even if limits change meanwhile.
 func TestLimitsChangeUnderLoad(t *testing.T) {
 	server := redistest.Start(t)
 	limiter := newLimiter(t, server, kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
@@ -354,7 +354,7 @@ func TestLimitsChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// While a temporary limit has a longer window, an event in flight is known for that, and remembered as long.
+// While a temporary limit has a longer window, Redis and the journal keep events in flight for that window.
 func TestLongTemporaryLimitExtendsInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -362,7 +362,7 @@ func TestLongTemporaryLimitExtendsInFlight(t *testing.T) {
 		c.SetTemporary(temporaryLimits("global", "9/2h"))
 		c.admits(event("e", "a"))
 		c.pass(s, time.Hour)
-		c.admits(event("e", "a"), event("f", "a")) // e for the second time
+		c.admits(event("e", "a"), event("f", "a")) // e a second time
 		for _, when := range []string{"before", "after"} {
 			if usages, err := c.Peek(t.Context()); err != nil || usages[0].Used != 2 {
 				t.Errorf("%s a loss: %+v, %v; expected 2 used", when, usages, err)
@@ -373,8 +373,8 @@ func TestLongTemporaryLimitExtendsInFlight(t *testing.T) {
 	})
 }
 
-// A short temporary limit forgets no record of an event whose slots the configured one counts: decided again,
-// the event would be counted twice.
+// A short temporary limit removes no record of an event with slots that the configured limit counts. Decided
+// again, the event would be counted twice.
 func TestShortTemporaryLimitKeepsRecords(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/1h", "9/1m", "")
@@ -387,8 +387,7 @@ func TestShortTemporaryLimitKeepsRecords(t *testing.T) {
 	})
 }
 
-// A call has the rules of its own scopes alone: however many limits there are for others, Redis is sent as
-// much.
+// A call sends only the rules of its own scopes. Limits of other categories add no arguments.
 func TestLimitsOfOthersCostNothing(t *testing.T) {
 	limiter := newLimiter(t, redistest.Start(t), kit.Rules("1000/30m", "1000/30m", "a.>=900/30m"), day)
 	batch := []ratelimit.Request{event("e", "a.x"), event("e", "b")}
@@ -403,14 +402,14 @@ func TestLimitsOfOthersCostNothing(t *testing.T) {
 	}
 }
 
-// A replica with short windows leaves what another one with longer windows has in flight.
+// A worker with short windows keeps the in-flight records of a worker with longer ones.
 func TestShorterWindowsKeepTheInFlightRecord(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		long := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
 		long.admits(event("held", "a"))
 		s.advance(t, 10*time.Minute)
 		short := s.limiter(t, kit.Rules("1000/1m", "1000/1m", ""), day)
-		short.admits(events(100, "e", "b")...) // now and then one looks at what is in flight
+		short.admits(events(100, "e", "b")...) // one call in 16 looks for old records
 		if !s.HExists(t.Context(), "{n}:inflight", "a:held").Val() {
 			t.Error("it is forgotten")
 		}

@@ -27,30 +27,29 @@ func (r Rules) Reserves(global Tier) bool { return r.reserves(global) }
 
 func (l Limit) Exact() bool { return l.exact() }
 
-// ArgumentsOf is how many arguments admit.lua is given for a batch.
+// ArgumentsOf counts the arguments of admit.lua for a batch.
 func (l *Limiter) ArgumentsOf(batch []Request) int {
 	return len(l.newAdmitCall(batch, anyStore).call.arguments)
 }
 
-// Healed waits until the store is healed, and reports whether it is.
+// Healed waits for the healing, up to healPatience, and reports whether the store is healed.
 func (h *Healer) Healed(ctx context.Context) bool { return h.wait(ctx) }
 
-// Wake is what a connection does whose store is not known to be healed.
+// Wake makes the Healer look at the store at once, as a connection to an unhealed store does.
 func (h *Healer) Wake() { h.wake() }
 
-// ReadScriptsAgain takes the scripts as they are now, for the mutants.
+// ReadScriptsAgain picks up scripts that a mutant has changed.
 func ReadScriptsAgain() { scripts = newScripts() }
 
-// What a healer does with a limiter, step by step, for tests in which histories are random and must be
-// repeatable.
+// The following functions are the steps of a Healer, for random histories that must be repeatable.
 
-// KeepJournal lets a limiter remember what it is given, as NewHealer does.
+// KeepJournal makes a limiter remember its admissions, as NewHealer does.
 func (l *Limiter) KeepJournal(replica string) {
 	l.replica = replica
 	l.journal.start(l.plan.Load().remembers)
 }
 
-// PutBack puts back all that a limiter remembers, as a healer does.
+// PutBack restores the journal of a limiter, as a Healer does.
 func (l *Limiter) PutBack(ctx context.Context, connection *redis.Conn) error {
 	store, err := run(ctx, l, connection, quarantineCall(l.keys, "primary", 0), decodeQuarantine)
 	if err != nil {
@@ -60,7 +59,7 @@ func (l *Limiter) PutBack(ctx context.Context, connection *redis.Conn) error {
 	return err
 }
 
-// AgeJournal makes all that a limiter remembers older, in microseconds.
+// AgeJournal moves all times in the journal back by shift microseconds.
 func (l *Limiter) AgeJournal(shift int64) {
 	j := &l.journal
 	j.mu.Lock()
@@ -75,8 +74,8 @@ func (l *Limiter) AgeJournal(shift int64) {
 	}
 }
 
-// JournalTimes sets when an event's last post began and when it was recorded as sent, where the limiter
-// remembers that; 0 sets nothing. It knows these times by its own clock alone.
+// JournalTimes replaces two journal times of an event: the beginning of its last post and its record as sent.
+// The journal estimates both. Zero, or a time that the journal lacks, changes nothing.
 func (l *Limiter) JournalTimes(request Request, begun, sent int64) {
 	l.journal.change(request.member(), func(r *remembered) {
 		if r.begun > 0 && begun > 0 {
@@ -88,8 +87,8 @@ func (l *Limiter) JournalTimes(request Request, begun, sent int64) {
 	})
 }
 
-// JournalMoved sets from when an event's slots count, where the limiter remembers that they moved; 0 sets
-// nothing. shift is added to the time.
+// JournalMoved replaces the time from which an event's moved slots count with moved plus shift. If moved is
+// zero, or the journal has no such time, it changes nothing.
 func (l *Limiter) JournalMoved(request Request, moved, shift int64) {
 	l.journal.change(request.member(), func(r *remembered) {
 		if r.moved > 0 && moved > 0 {
@@ -98,5 +97,5 @@ func (l *Limiter) JournalMoved(request Request, moved, shift int64) {
 	})
 }
 
-// UseToken is the token of the store that a limiter knows, as after its healing.
+// UseToken sets the token of the store that a limiter expects, as a healing does.
 func (l *Limiter) UseToken(token string) { l.token.Store(&token) }

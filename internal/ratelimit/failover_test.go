@@ -19,7 +19,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// decided asks until there is an answer.
+// decided repeats a request until it gets a decision.
 func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	c.t.Helper()
 	var decisions []ratelimit.Decision
@@ -30,7 +30,7 @@ func (c caller) decided(request ratelimit.Request) ratelimit.Decision {
 	return decisions[0]
 }
 
-// onOwner is the node that holds all keys of namespace "n"; no other holds any.
+// onOwner returns the node that owns the keys of namespace "n". It expects that no other node holds keys.
 func onOwner(t *testing.T, cluster *redistest.Cluster) *store {
 	t.Helper()
 	owner := cluster.Owner(t, "{n}")
@@ -42,10 +42,10 @@ func onOwner(t *testing.T, cluster *redistest.Cluster) *store {
 	return onServer(t, owner)
 }
 
-// A slot moves key by key, and a script runs only where all of its keys are: until the last one has moved
-// there is no decision, and no wrong one.
+// A hash slot moves key by key, and a script runs only on a node with all of its keys. While keys are on two
+// nodes, calls fail but never decide wrongly.
 func TestClusterMovesASlot(t *testing.T) {
-	t.Parallel() // it takes some seconds until it is up
+	t.Parallel() // the cluster takes some seconds to start
 	cluster := redistest.StartCluster(t, 2)
 	client := kit.OpenRedis(t, cluster.URL())
 	limiter, err := ratelimit.New(client, "n", kit.Rules("100/30m", "2/30m", ""), day)
@@ -78,11 +78,11 @@ func TestClusterMovesASlot(t *testing.T) {
 	s.charged(t, 2)
 }
 
-// sentinel is a fake Sentinel that names whatever primary it is told.
+// sentinel is a fake Sentinel that names the primary it was given.
 type sentinel struct {
 	addr  string
 	names atomic.Pointer[string] // the primary's address
-	asked atomic.Int64           // how often it has named one
+	asked atomic.Int64           // lookups of the primary
 }
 
 func startSentinel(t *testing.T, primary string) *sentinel {
@@ -113,11 +113,11 @@ func startSentinel(t *testing.T, primary string) *sentinel {
 	return s
 }
 
-// url is what REDIS_URL would be.
+// url returns the value for REDIS_URL.
 func (s *sentinel) url() string { return "redis://" + s.addr + "/0?master_name=main" }
 
-// deaf is the address of a host that does not even refuse connections, as one without power: the queue of its
-// port is full.
+// deaf returns the address of a port with a full accept queue. Like a host without power, it does not even
+// refuse connections.
 func deaf(t *testing.T) string {
 	t.Helper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -140,8 +140,8 @@ func deaf(t *testing.T) string {
 	return ""
 }
 
-// The host of the old primary has lost its power. A replica that tries to connect to it notices the new
-// primary while that is closed.
+// The host of the old primary has lost power. A worker that is still dialing it notices the new primary
+// before that one opens.
 func TestDeadHostIsGivenUpInTime(t *testing.T) {
 	t.Parallel()
 	old, promoted := redistest.StartProcess(t).Healed(t, "n"), redistest.StartProcess(t)
@@ -156,7 +156,7 @@ func TestDeadHostIsGivenUpInTime(t *testing.T) {
 	asked := sentinel.asked.Load()
 	old.Freeze(t)
 	kit.Eventually(t, "it is told to connect to the silent host", func() bool { return sentinel.asked.Load() > asked })
-	sentinel.names.Store(&promoted.Addr) // a moment too late
+	sentinel.names.Store(&promoted.Addr) // too late for the first attempt
 	b := f.start(rules, day, ratelimit.Healing{})
 	if n := b.fill("b", "x"); n != 0 {
 		t.Errorf("%d more are admitted, expected none", n)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// replyOf is a reply as a client returns it, made of JSON: whole numbers, texts, lists, nothing, and types
-// that no reply has.
+// replyOf converts JSON to a reply as a client returns it: whole numbers, texts, lists and nil, but also
+// types that no reply has.
 func replyOf(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -24,8 +24,8 @@ func replyOf(value any) any {
 	return value
 }
 
-// FuzzReplies: whatever a server answers to a script is an error, or within what the script promises. Only
-// the number 1 is a permission to send.
+// FuzzReplies decodes arbitrary replies. Each must yield an error or values within the script's contract, and
+// only the verdict 1 admits an event.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{
 		`["decided",1795149541123457,0,[1,0],[],[],[]]`, `["decided",1,0,[-1,-2],[[1,3,1,999999,0,0],[2,1,50,1,5,1]],[],[2,3,17,"p"]]`,
@@ -111,7 +111,7 @@ func checkReason(t *testing.T, err error) {
 	}
 }
 
-// FuzzOverrides: what is read as overrides is read back the same, and an error names what was expected.
+// FuzzOverrides prints valid overrides and parses them again. An error must name the expected form.
 func FuzzOverrides(f *testing.F) {
 	for _, seed := range []string{"", "errors=20/30m+2/10s,deploys=5/1h", " a = 1/1s , b=2/2s", "a=1/1s,a=2/1s", "=1/1s", "a", "a=", "a\u202e=1/1s", "a=1/1s,", "a.*=1/1s", "a.>=5/1h"} {
 		f.Add(seed)

@@ -20,26 +20,26 @@ import (
 	"notifier/test/redistest"
 )
 
-// fleet is several replicas of notifier that use the same store.
+// fleet starts workers that share a store.
 type fleet struct {
 	t       testing.TB
 	url     string
 	started int
 }
 
-// member is one of them.
+// member is one worker of a fleet.
 type member struct {
 	caller
 	name   string
 	log    *observer.ObservedLogs
 	healer *ratelimit.Healer
-	run    func() // starts its healing
-	kill   func() // ends its healing, as the death of the process would
+	run    func() // starts its healer
+	kill   func() // stops its healer, as a crash of the worker would
 }
 
 func newFleet(t testing.TB, url string) *fleet { return &fleet{t: t, url: url} }
 
-// onFleet is a store of a process that replicas have just created, and no replicas yet.
+// onFleet starts a redis-server process, marks its store as healed, and returns a fleet without workers.
 func onFleet(t *testing.T, extra ...string) (*store, *fleet) {
 	t.Helper()
 	s := onProcess(t, extra...)
@@ -47,7 +47,7 @@ func onFleet(t *testing.T, extra ...string) (*store, *fleet) {
 	return s, newFleet(t, s.server.URL())
 }
 
-// eachFleet runs a test with limits of several forms, each on a store of its own.
+// eachFleet runs a test for each limit, by the name of its form, on separate stores.
 func eachFleet(t *testing.T, limits map[string]string, test func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules)) {
 	t.Helper()
 	t.Parallel()
@@ -60,7 +60,7 @@ func eachFleet(t *testing.T, limits map[string]string, test func(t *testing.T, s
 	}
 }
 
-// join starts a replica and waits until it may decide.
+// join starts a worker and waits until it may decide.
 func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
 	f.t.Helper()
 	m := f.start(rules, dedupe, ratelimit.Healing{})
@@ -68,7 +68,6 @@ func (f *fleet) join(rules ratelimit.Rules, dedupe time.Duration) *member {
 	return m
 }
 
-// start starts a replica.
 func (f *fleet) start(rules ratelimit.Rules, dedupe time.Duration, config ratelimit.Healing) *member {
 	f.t.Helper()
 	client, guard, err := ratelimit.OpenGuarded(f.url, nil, 8)
@@ -77,7 +76,7 @@ func (f *fleet) start(rules ratelimit.Rules, dedupe time.Duration, config rateli
 	return f.startOn(client, guard, rules, dedupe, config)
 }
 
-// startOn starts a replica that decides through one client, and heals what the guard guards.
+// startOn starts a worker that decides through the client and heals the store behind the guard.
 func (f *fleet) startOn(
 	client redis.UniversalClient, guard *ratelimit.Guard, rules ratelimit.Rules, dedupe time.Duration,
 	config ratelimit.Healing,
@@ -102,13 +101,13 @@ func (f *fleet) startOn(
 	return m
 }
 
-// healedAgain waits until a replica may decide.
+// healedAgain waits until the worker may decide.
 func (m *member) healedAgain() {
 	m.t.Helper()
 	kit.EventuallyNil(m.t, func() error { return m.Ready(m.t.Context()) })
 }
 
-// printLog shows what a replica has logged, where the test has failed.
+// printLog prints the worker's log if the test has failed.
 func (m *member) printLog() {
 	if m.t.Failed() {
 		for _, line := range m.log.All() {
@@ -117,7 +116,7 @@ func (m *member) printLog() {
 	}
 }
 
-// fill lets a replica admit events of a category until one is refused, and returns how many it admitted.
+// fill admits events of a category until one is refused, and returns the number of admissions.
 func (m *member) fill(prefix, category string) int {
 	m.t.Helper()
 	for n := 0; ; n++ {
@@ -127,13 +126,13 @@ func (m *member) fill(prefix, category string) int {
 	}
 }
 
-// token is that of the store; empty: it has none.
+// token returns the token of the store, or "" without one.
 func (s *store) token(t testing.TB) string {
 	t.Helper()
 	return s.HGet(t.Context(), "{n}:meta", "token").Val()
 }
 
-// tokenMade is when the store got its token.
+// tokenMade returns the time in the store's token.
 func (s *store) tokenMade(t testing.TB) time.Time {
 	t.Helper()
 	_, made, _ := strings.Cut(s.token(t), " ")
@@ -142,13 +141,13 @@ func (s *store) tokenMade(t testing.TB) time.Time {
 	return time.UnixMicro(at)
 }
 
-// awaitToken waits until a replica has noticed that the store is a new one.
+// awaitToken waits until a worker has noticed that the store is new.
 func (s *store) awaitToken(t testing.TB) {
 	t.Helper()
 	kit.Eventually(t, "the store has a token", func() bool { return s.token(t) != "" })
 }
 
-// A store that is emptied again before its quarantine is over has lost nothing more.
+// A store that is emptied again during its quarantine is still restored completely.
 func TestStoreEmptiedTwiceInAQuarantine(t *testing.T) {
 	eachFleet(t, map[string]string{"exact": "60/30m", "buckets": "60/30m:1m"}, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
 		var replicas []*member
@@ -164,7 +163,7 @@ func TestStoreEmptiedTwiceInAQuarantine(t *testing.T) {
 			s.empty(t)
 			s.awaitToken(t)
 		}
-		for _, m := range replicas { // the first one asks while the others are idle
+		for _, m := range replicas { // while the others are idle, their slots are restored too
 			admitted += m.fill("more of "+m.name+" ", "x")
 		}
 		if admitted != 60 {
@@ -173,7 +172,7 @@ func TestStoreEmptiedTwiceInAQuarantine(t *testing.T) {
 	})
 }
 
-// A replica that was frozen through a quarantine decides nothing before it has put back what it remembers.
+// A worker that was frozen during a quarantine decides nothing before it has restored its admissions.
 func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
 		a, frozen := f.join(rules, day), f.join(rules, day)
@@ -182,7 +181,7 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 		frozen.kill()
 		s.empty(t)
 		a.admits(event("a", "x"))
-		s.wantUsed(t, rules, 11) // without the frozen replica's
+		s.wantUsed(t, rules, 11) // without the admissions of the frozen worker
 		before := s.everything(t)
 		e := event("f-1", "x")
 		for what, call := range map[string]func(context.Context) error{
@@ -200,8 +199,10 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 			},
 			"sent": func(ctx context.Context) error { return frozen.Sent(ctx, event("f-3", "x")) },
 		} {
-			kit.Eventually(t, what+" has to put back first", func() bool { // a busy Redis may not answer in time
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it waits for its healing
+			// A busy Redis may miss the deadline, so each call is repeated.
+			kit.Eventually(t, what+" has to put back first", func() bool {
+				// Without a deadline, the call would wait longer for the stopped healer.
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				return errors.Is(call(ctx), ratelimit.ErrHealing)
 			})
@@ -210,13 +211,12 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 		frozen.run()
 		frozen.admits(e) // in flight as before
 		frozen.admits(event("new", "x"))
-		frozen.duplicates(event("f-3", "x")) // it is in Slack
+		frozen.duplicates(event("f-3", "x")) // recorded as sent in its journal
 		s.wantUsed(t, rules, 22)
 	})
 }
 
-// A post that Slack refused because of its channel gives its slot back for good, also if the store was
-// lost in between.
+// A refund is not undone by a later loss of the store, also if the store was lost between post and refund.
 func TestRefundAfterALossIsNotUndone(t *testing.T) {
 	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
 		m := f.join(rules, day)
@@ -228,14 +228,14 @@ func TestRefundAfterALossIsNotUndone(t *testing.T) {
 			t.Error("nothing was refunded")
 		}
 		for range 2 {
-			s.wantUsed(t, rules, 1) // that of the other event alone
+			s.wantUsed(t, rules, 1) // only the other event
 			s.empty(t)
 			m.admits(kept)
 		}
 	})
 }
 
-// meanwhile does something once between a script call and its answer.
+// meanwhile calls do once, after Redis has run a script and before the caller gets the reply.
 type meanwhile struct{ do func() }
 
 func (m *meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -255,7 +255,7 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The store is lost and healed while an answer is on its way: what it says was admitted is in no store.
+// A reply from a store that has been lost and healed since is discarded: its admissions are in no store.
 func TestAnswerOfALostStoreIsDiscarded(t *testing.T) {
 	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
 		client, guard, err := ratelimit.OpenGuarded(f.url, nil, 8)
@@ -292,12 +292,12 @@ func TestAnswerOfALostStoreIsDiscarded(t *testing.T) {
 	})
 }
 
-// healings is how often a replica has healed the store after it was lost.
+// healings counts the losses that the worker has healed.
 func (m *member) healings() int {
 	return m.log.FilterMessageSnippet("restored what Redis had forgotten").Len()
 }
 
-// Before any write: a replica may accept writes, and would lose them.
+// The healer checks the server's role before it writes: a Redis replica may accept writes, but loses them.
 func TestHealerWritesToNoReplica(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
@@ -315,7 +315,8 @@ func TestHealerWritesToNoReplica(t *testing.T) {
 	}
 }
 
-// An old primary that still answers has another token, and decides nothing for those who know the new one.
+// An old primary that is still reachable has another token. It decides nothing for workers that have healed
+// the new one.
 func TestOldPrimaryDecidesNothing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
@@ -325,7 +326,8 @@ func TestOldPrimaryDecidesNothing(t *testing.T) {
 	promoted.Part(t)
 	_, guard, err := ratelimit.OpenGuarded(promoted.URL(), nil, 8)
 	kit.Check(t, err)
-	m := f.startOn(s.connect(t), guard, rules, day, ratelimit.Healing{}) // its calls still go to the old one
+	// Its calls still reach the old primary.
+	m := f.startOn(s.connect(t), guard, rules, day, ratelimit.Healing{})
 	e := event("e", "x")
 	s.unlessChanged(t, func() {
 		kit.Eventually(t, "the new primary has a token of its own", func() bool {
@@ -353,7 +355,7 @@ func TestOldPrimaryDecidesNothing(t *testing.T) {
 	})
 }
 
-// unlessChanged expects that something leaves all events of the store as they are.
+// unlessChanged expects that do changes no event in the store.
 func (s *store) unlessChanged(t *testing.T, do func()) {
 	t.Helper()
 	before := s.everything(t)
@@ -361,7 +363,7 @@ func (s *store) unlessChanged(t *testing.T, do func()) {
 	s.sameAs(t, before)
 }
 
-// What Slack answers while a store is healed is recorded once it is: a 429 is for all replicas.
+// Slack's reply during a healing is recorded afterwards, because a 429 concerns all workers.
 func TestSlacksAnswerWaitsForHealing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
@@ -375,7 +377,7 @@ func TestSlacksAnswerWaitsForHealing(t *testing.T) {
 	}
 }
 
-// A restart that finds everything on disk loses nothing: nothing is put back twice.
+// After a restart that loses nothing, no slot counts twice.
 func TestLosslessRestartRestoresNothing(t *testing.T) {
 	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
 		a, b := f.join(rules, day), f.join(rules, day)
@@ -397,7 +399,8 @@ func TestLosslessRestartRestoresNothing(t *testing.T) {
 	})
 }
 
-// A new replica waits: the store may have been lost, and other replicas may remember something.
+// The first worker on an empty store waits: the store may have been lost, and other workers may remember
+// admissions.
 func TestNewStoreIsQuarantined(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)
@@ -413,7 +416,8 @@ func TestNewStoreIsQuarantined(t *testing.T) {
 	m.admits(event("e", "a"))
 }
 
-// A connection to a server that is a replica now is refused: it would outlive its promotion.
+// A connection to a Redis replica is refused. Otherwise it would outlive a promotion of the replica without
+// another check.
 func TestConnectionToAReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	primary := redistest.StartProcess(t)
@@ -429,7 +433,7 @@ func TestConnectionToAReplicaIsRefused(t *testing.T) {
 	m.healedAgain()
 }
 
-// Without the permission to ask which store it is, nothing is put back, and a worker says so.
+// A worker that may not run INFO restores nothing, and logs that once.
 func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartProcess(t)
@@ -444,7 +448,7 @@ func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 	}
 }
 
-// A store that is emptied while it is healed is healed again, with all that was put back before.
+// A store that is emptied during its healing is healed again, from the beginning and by all workers.
 func TestStoreEmptiedDuringHealing(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
@@ -452,7 +456,7 @@ func TestStoreEmptiedDuringHealing(t *testing.T) {
 	a := f.join(rules, day)
 	healings := 0
 	empties := func(ctx context.Context, connection *redis.Conn) error {
-		if healings++; healings != 2 { // not the first time, which is its start
+		if healings++; healings != 2 { // the first healing is the start of the worker
 			return nil
 		}
 		kit.Eventually(t, "the other one has put back", func() bool {
@@ -468,14 +472,13 @@ func TestStoreEmptiedDuringHealing(t *testing.T) {
 	if n := b.fill("more", "x"); n != 20 {
 		t.Errorf("%d more are admitted, expected 20", n)
 	}
-	b.kill() // nothing counts any more
+	b.kill() // its healer no longer writes healings
 	if healings < 3 {
 		t.Errorf("%d healings, expected 3 or more", healings)
 	}
 }
 
-// A replica that starts on a store that has forgotten everything does not decide before the others have
-// put back what they know.
+// A worker that starts on an emptied store does not decide before the other workers have restored theirs.
 func TestJoiningReplicaWaits(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
@@ -488,7 +491,7 @@ func TestJoiningReplicaWaits(t *testing.T) {
 	}
 }
 
-// A Cluster: each node is asked, one of them has the keys, and its replica takes over.
+// In a Cluster, workers heal the node with the keys, and its replica after a promotion.
 func TestClusterIsHealed(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
@@ -511,13 +514,12 @@ func TestClusterIsHealed(t *testing.T) {
 	}
 }
 
-// A store with the token of another generation, as a promoted replica has, decides nothing on a new
-// connection.
+// A store with the token of another generation, as after a promotion, decides nothing on a new connection.
 func TestCopyOfAStoreIsNotHealed(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
-	m.kill() // nobody heals the next one
+	m.kill() // the restarted store is not healed
 	token := s.token(t)
 	kit.Check(t, s.Save(t.Context()).Err())
 	s.server.Stop(t)
@@ -530,8 +532,8 @@ func TestCopyOfAStoreIsNotHealed(t *testing.T) {
 	}
 }
 
-// The embedded store has no generation. A connection can be checked just before the healer finds that out,
-// and its calls must not wait forever.
+// The embedded store has no generation. A connection may be checked just before the healer notices and gives
+// up. Calls on it must not wait forever.
 func TestDoubtAboutAnUnhealableStoreEnds(t *testing.T) {
 	t.Parallel()
 	embedded := redistest.RunEmbedded(t)

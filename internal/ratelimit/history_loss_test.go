@@ -14,24 +14,24 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// lossy is what a history has in which the store forgets: it is emptied or set back, and all replicas put
-// back what they remember. From then on decisions have to be as if nothing had been lost.
+// lossy is the state of a history with losses: the store is emptied or set back, and all workers restore the
+// admissions that they remember. Afterwards decisions must be as if nothing had been lost.
 //
-// All replicas have the same rules, which change now and then, and ids are known for longer than any window.
-// Events are redelivered to other replicas, but in one direction: only if the replica that was given an event
-// first also puts it back first is it counted once in buckets, see "Limitations" in docs/design.md.
-// For the same reason nobody refunds what others know.
+// All workers have the same rules, which change now and then. The dedupe window is at least as long as any
+// other window. Events are redelivered to other workers in one direction only: buckets charge an event once
+// only if its first worker also restores it first (see the package comment). An event that several workers
+// know is not refunded, because the others would restore it.
 type lossy struct {
-	copied  *copied // what the store may be set back to, or nil
-	order   []int   // in which replicas put back; events are redelivered to later ones
+	copied  *copied // nil if the store can only be emptied
+	order   []int   // in which workers restore; events are redelivered to later ones
 	counts  lossyCounts
-	unnamed int // events that got a name of their own
+	unnamed int // events that got a new id
 }
 
-// lossyCounts show that a history is about something.
+// lossyCounts counts the operations that make a history worth comparing.
 type lossyCounts struct {
 	losses      int
-	redelivered int // events that another replica was given
+	redelivered int // admissions repeated by another worker
 	changes     int // of limits
 }
 
@@ -39,7 +39,7 @@ func (c *lossyCounts) add(other lossyCounts) {
 	c.losses, c.redelivered, c.changes = c.losses+other.losses, c.redelivered+other.redelivered, c.changes+other.changes
 }
 
-// copied is what a store held at some moment.
+// copied is a copy of the store, with the model at that time.
 type copied struct {
 	keys  map[string]savedKey
 	aged  time.Duration
@@ -51,7 +51,7 @@ type savedKey struct {
 	fields  map[string]string
 	text    string
 	kind    string
-	ends    time.Duration // since 1970; negative: never
+	ends    time.Duration // since 1970; negative if the key never expires
 }
 
 const lossyReplicas = 3
@@ -69,7 +69,7 @@ func newLossyHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalC
 	return h
 }
 
-// advance lets time pass. What replicas remember has to get older where everything in the store does.
+// advance lets time pass. If the data of the store gets older instead, so do the journals of the workers.
 func (h *history) advance(d time.Duration) {
 	h.s.advance(h.t, d)
 	if h.lossy != nil && h.s.embedded == nil {
@@ -79,7 +79,7 @@ func (h *history) advance(d time.Duration) {
 	}
 }
 
-// mayAsk reports whether a replica may be given an event: no later one was.
+// mayAsk reports whether a worker may get an event: in the order, it may not precede one that has had it.
 func (h *history) mayAsk(by int, request ratelimit.Request) bool {
 	rank := func(of int) int { return slices.Index(h.lossy.order, of) }
 	for _, a := range h.model.admissions {
@@ -90,7 +90,7 @@ func (h *history) mayAsk(by int, request ratelimit.Request) bool {
 	return rank(ownerOf(request)) <= rank(by)
 }
 
-// requestsOfOne fills a batch for one replica. The ids tell which is given the event first.
+// requestsOfOne fills a batch for one worker. The suffix of an id names the first worker of the event.
 func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, replica) {
 	by := rapid.IntRange(0, lossyReplicas-1).Draw(r, "replica")
 	var before []ratelimit.Request
@@ -99,7 +99,7 @@ func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, 
 			before = append(before, request)
 		}
 	}
-	// what was lost shows only in what is known
+	// Only earlier events can show a loss.
 	repeats := len(before) > 0 && rapid.IntRange(0, 2).Draw(r, "known") > 0
 	for i := range batch {
 		if repeats && rapid.IntRange(0, 2).Draw(r, "known too") > 0 {
@@ -121,8 +121,8 @@ func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, 
 	return h.limiters[by], h.replicas[by]
 }
 
-// change gives all replicas other limits for some events, in any form. They are no longer than those that
-// they replace: what a longer one still counts depends on when keys have expired.
+// change replaces the temporary limits of all workers. No window exceeds the longest one of the rules: which
+// slots a longer one still counted would depend on the expiry of keys.
 func (h *history) change(r *rapid.T) {
 	if h.unclear {
 		return
@@ -150,7 +150,7 @@ func ownerOf(request ratelimit.Request) int {
 	return -1
 }
 
-// whichFor is the replica that asks for an event.
+// whichFor draws the worker that makes a call about an event. With losses, it is one that knows it.
 func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, replica) {
 	if h.lossy == nil {
 		return h.which(r)
@@ -162,8 +162,8 @@ func (h *history) whichFor(r *rapid.T, request ratelimit.Request) (caller, repli
 	return h.limiters[by], h.replicas[by]
 }
 
-// refundsForSure reports whether an event is in flight for sure. What is refunded is forgotten with the copy
-// in which it was not yet: a store that is set back to it has a slot too many.
+// refundsForSure reports whether an event is certainly in flight, and known to one worker only. If so, it
+// drops the copy of the store: the copy still has the slots that are going to be refunded.
 func (h *history) refundsForSure(request ratelimit.Request, asking replica) bool {
 	now := h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro())
 	a := h.model.inFlight(request)
@@ -174,7 +174,7 @@ func (h *history) refundsForSure(request ratelimit.Request, asking replica) bool
 	return true
 }
 
-// keepCopy keeps what the store holds.
+// keepCopy copies the store.
 func (h *history) keepCopy(r *rapid.T) {
 	if h.unclear {
 		return
@@ -195,7 +195,7 @@ func (h *history) keepCopy(r *rapid.T) {
 		case "string":
 			key.text = h.s.Get(ctx, name).Val()
 		}
-		if len(key.entries)+len(key.fields)+len(key.text) > 0 { // it may have come to its end meanwhile
+		if len(key.entries)+len(key.fields)+len(key.text) > 0 { // false if the key has just expired
 			kept.keys[name] = key
 		}
 	}
@@ -203,7 +203,7 @@ func (h *history) keepCopy(r *rapid.T) {
 	h.operations++
 }
 
-// lose empties the store or sets it back, and lets all replicas put back what they remember.
+// lose empties the store or sets it back to the copy, and lets all workers restore their admissions.
 func (h *history) lose(r *rapid.T) {
 	if h.unclear {
 		return
@@ -214,7 +214,7 @@ func (h *history) lose(r *rapid.T) {
 		back = nil
 	}
 	order := h.lossy.order
-	if h.replicas[0].keepsEach() { // a log counts a slot once, whoever puts it back
+	if h.replicas[0].keepsEach() { // logs count a slot once, in any order of restoring
 		order = rapid.Permutation([]int{0, 1, 2}).Draw(r, "another order")
 	}
 	h.stepOverEnds()
@@ -239,22 +239,22 @@ func (h *history) lose(r *rapid.T) {
 	had, unclear := back.stillThere(began, now)
 	h.unclear = h.model.lose(h.replicas[0], had, order, began, now) || unclear
 	h.learnEnds(r)
-	if h.s.embedded != nil { // healing takes time: no admission has the time of one before the loss
+	// Real healing takes time, so later admissions never share the time of an earlier one.
+	if h.s.embedded != nil {
 		h.advance(time.Microsecond)
 	}
 	h.lossy.counts.losses++
 	h.operations++
 }
 
-// learnEnds tells the model when keys expire that were put back. When exactly is the subject of tests of
-// their own.
+// learnEnds copies the expiry of restored keys to the model. Other tests check these times.
 func (h *history) learnEnds(r *rapid.T) {
 	learn := func(key string, holds bool, ends *int64) {
 		at := h.s.PExpireTime(h.t.Context(), key).Val()
 		switch {
 		case at == -1:
 			r.Fatalf("%s never expires\n%s", key, h.s.contents(h.t))
-		case holds && at < 0: // it is not there: nothing that counts was in it
+		case holds && at < 0: // without the key, none of its entries counted
 			*ends = 0
 		case holds:
 			*ends = h.virtual(at.Microseconds()) - 1000
@@ -269,8 +269,8 @@ func (h *history) learnEnds(r *rapid.T) {
 	learn("{n}:sent", len(h.model.sent) > 0, &h.model.sentEnds)
 }
 
-// stillThere is what a store holds that was set back between two times, or nil: sets of the copy may have
-// come to their end since. It reports whether that depends on the very moment.
+// stillThere returns the model of a copy without the keys that have expired by now, or nil without a copy.
+// The store was set back between began and now. unclear reports that a key expires too close to that.
 func (back *copied) stillThere(began, now int64) (had *model, unclear bool) {
 	if back == nil {
 		return nil, false
@@ -286,7 +286,7 @@ func (back *copied) stillThere(began, now int64) (had *model, unclear bool) {
 	return had, unclear
 }
 
-// setBack fills an empty store with what it held before, as much older as it is by now.
+// setBack fills an empty store with the copy, made older by all advances since.
 func (h *history) setBack(r *rapid.T, back *copied) {
 	ctx := h.t.Context()
 	pipe := h.s.Pipeline()
@@ -313,7 +313,7 @@ func (h *history) setBack(r *rapid.T, back *copied) {
 	}
 }
 
-// begunInStore is when a post began, as the store has it.
+// begunInStore returns the stored time at which a post began, and corrects the worker's journal to it.
 func (h *history) begunInStore(r *rapid.T, limiter caller, post ratelimit.Post) int64 {
 	for _, record := range h.s.HGetAll(h.t.Context(), "{n}:inflight").Val() {
 		state, _, _ := strings.Cut(record, " ")

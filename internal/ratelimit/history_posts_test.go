@@ -8,9 +8,9 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// What happens to events after they were admitted.
+// Operations of a history on admitted events.
 
-// postChannel is where all events of a history are posted.
+// postChannel receives all posts of a history.
 const postChannel = "C0123456789"
 
 func (h *history) sent(r *rapid.T) {
@@ -31,8 +31,7 @@ func (h *history) sent(r *rapid.T) {
 	if h.expire(at); h.unclear {
 		return
 	}
-	// Its reply is the time that it has recorded, which tells of the clock only where that is ahead of all
-	// admissions.
+	// The reply has the recorded time: the server's clock or the latest score, if that is later.
 	if newest := h.model.clock; at < newest {
 		r.Fatalf("recorded as sent at %d, before the latest score %d", at, newest)
 	}
@@ -79,8 +78,8 @@ func (h *history) refund(r *rapid.T) {
 	h.operations++
 }
 
-// answer records that a post failed, certainly or perhaps: the last one of an event, or another. The replica
-// that made a post records its end.
+// answer records that a post has certainly or perhaps failed: the last post of an event, or another one. In
+// a history with losses, the worker that made the last post records its failure.
 func (h *history) answer(r *rapid.T) {
 	if h.unclear || len(h.asked) == 0 {
 		r.Skip("nothing to post")
@@ -119,10 +118,10 @@ func (h *history) answer(r *rapid.T) {
 	h.keep()
 }
 
-// now is the server's clock with all that has been waited for.
+// now returns the server's time with all advances; see virtual.
 func (h *history) now() int64 { return h.virtual(h.s.Time(h.t.Context()).Val().UnixMicro()) }
 
-// moved is the time in a column of the latest reply from which slots count, or 0.
+// moved returns the time in a column of the latest reply: slots moved to it. Zero means that none moved.
 func (h *history) moved(column int) int64 {
 	if moved := h.s.latest().([]any)[column].(int64); moved > 0 {
 		return h.virtual(moved)
@@ -130,8 +129,8 @@ func (h *history) moved(column int) int64 {
 	return 0
 }
 
-// wantMoved expects that a script has moved an event's slots if they still counted, and nothing else. The
-// script ran between the two times. Without an event nothing may move.
+// wantMoved expects that a script has moved the slots of an event if, and only if, they still counted. The
+// script ran between the two times. If a is nil, nothing may have moved.
 func (h *history) wantMoved(r *rapid.T, asking replica, a *admission, moved, before, after int64) {
 	counted := a != nil && h.model.stillCounts(asking, a, h.model.latest(before))
 	counts := a != nil && h.model.stillCounts(asking, a, h.model.latest(after))
@@ -141,7 +140,7 @@ func (h *history) wantMoved(r *rapid.T, asking replica, a *admission, moved, bef
 	}
 }
 
-// begin begins a post of an event that is in flight, and is refused once its slots count no more.
+// begin begins a post of an event in flight. The permit is refused if the event's slots no longer count.
 func (h *history) begin(r *rapid.T) {
 	if h.unclear || len(h.asked) == 0 {
 		r.Skip("nothing to post")
@@ -155,7 +154,7 @@ func (h *history) begin(r *rapid.T) {
 		r.Skip("nothing in flight")
 	}
 	known := a.post
-	if known == "" { // then it need not be known
+	if known == "" { // then begin.lua ignores it
 		known = rapid.SampledFrom([]string{"", "an earlier post"}).Draw(r, "known")
 	}
 	h.posts++

@@ -15,26 +15,26 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Where keys must not expire, windows are too long for that to happen between an answer and keep.
+// Histories in which keys must not expire use longWindows: no key expires between a reply and keep.
 var (
 	windows     = []time.Duration{time.Millisecond, 3 * time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond, 10 * time.Second, time.Hour}
 	longWindows = []time.Duration{10 * time.Second, 25 * time.Second, 2 * time.Minute, time.Hour}
 )
 
-// form is what the tiers of a limit are like.
+// form restricts the tiers of a limit.
 type form int
 
 const (
-	exact   form = iota // each event is kept
-	buckets             // none is: precision, fixed windows
-	mixed               // each tier is as it comes
+	exact   form = iota // rolling tiers without a precision: a log
+	buckets             // tiers with a precision or a fixed window only
+	mixed               // any tiers
 )
 
 func anyForm(r *rapid.T) form {
 	return rapid.SampledFrom([]form{exact, buckets, mixed}).Draw(r, "form")
 }
 
-// anyPrecision divides a window into whole parts or not.
+// anyPrecision draws a precision, which need not divide the window evenly.
 func anyPrecision(window time.Duration) *rapid.Generator[time.Duration] {
 	return rapid.Custom(func(r *rapid.T) time.Duration {
 		parts := rapid.SampledFrom([]float64{1, 2, 3, 4.5, 7, 60, 1440}).Draw(r, "parts")
@@ -43,7 +43,7 @@ func anyPrecision(window time.Duration) *rapid.Generator[time.Duration] {
 	})
 }
 
-// anyTiers is a limit of one to three tiers. Those that do not go with the ones before are left out.
+// anyTiers draws a limit of one to three tiers. It skips a tier that is invalid beside the earlier ones.
 func anyTiers(windows []time.Duration, most int, of form) *rapid.Generator[ratelimit.Limit] {
 	type kind struct {
 		window time.Duration
@@ -85,7 +85,7 @@ var (
 	patterns   = []string{"b", "c", "a.x", "a.>", "a.*", "*", "*.x", ">"}
 )
 
-// anyRules are rules of all kinds, as settings would give them.
+// anyRules draws rules that settings could express.
 func anyRules(r *rapid.T, windows []time.Duration) ratelimit.Rules {
 	limit := func(most int, what string) ratelimit.Limit { return anyTiers(windows, most, anyForm(r)).Draw(r, what) }
 	rules := ratelimit.Rules{Global: limit(8, "global"), Category: limit(5, "category")}
@@ -105,7 +105,8 @@ func anyRules(r *rapid.T, windows []time.Duration) ratelimit.Rules {
 	return rules
 }
 
-// anyReserve keeps less than the longest tier has, for categories whose limit keeps each event.
+// anyReserve draws reservations for categories with an exact limit. Their sum stays below the COUNT of the
+// longest global tiers.
 func anyReserve(r *rapid.T, rules ratelimit.Rules) map[string]int {
 	global := rules.Global
 	left := ratelimit.MaxCount
@@ -124,25 +125,25 @@ func anyReserve(r *rapid.T, rules ratelimit.Rules) map[string]int {
 	return reserve
 }
 
-// request is any event, one that was asked before now and then.
+// request draws an event, at times one from an earlier batch.
 func (h *history) request(r *rapid.T) ratelimit.Request {
 	if len(h.asked) > 0 && rapid.IntRange(0, 3).Draw(r, "repeat") == 0 {
 		return rapid.SampledFrom(h.asked).Draw(r, "of")
 	}
 	request := anyRequest(h.costs).Draw(r, "request")
 	request.Source = rapid.SampledFrom([]string{"", "", "", "s", "a source"}).Draw(r, "source")
-	// One message has one category, one source and one cost.
+	// All deliveries of a stream message have the same category, source and cost.
 	request.Delivery = fmt.Sprintf("%s/%s/%s/%d", request.Delivery, request.Category, request.Source, request.Cost)
 	return request
 }
 
-// What events cost: up to a few slots where each is kept, more where only their number is.
+// Costs of events: small ones for logs, which have a member for each slot, also big ones for buckets.
 var (
 	smallCosts = []int{1, 1, 1, 1, 2, 3, 6}
 	bigCosts   = append([]int{9, 20, 51}, smallCosts...)
 )
 
-// costsFor are the costs that make sense where these rules are used.
+// costsFor returns bigCosts if any global limit uses buckets.
 func costsFor(replicas []replica) []int {
 	for _, p := range replicas {
 		if widthOf(p.rules.Global) > 0 {
@@ -163,18 +164,18 @@ func anyRequest(costs []int) *rapid.Generator[ratelimit.Request] {
 	})
 }
 
-// steered is what a history has in which people set temporary limits. Each replica takes them over by itself,
-// at a time of its own: until then it decides by those that it had.
+// steered is the state of a history with temporary limits. Each worker adopts a change at a different time,
+// and decides by its earlier limits until then.
 type steered struct {
-	limits map[string]ratelimit.Limit // in force, by the names of their scopes
+	limits map[string]ratelimit.Limit // in force, by scope
 	counts steeredCounts
 }
 
-// steeredCounts show that a history is about something.
+// steeredCounts counts the operations that make a history worth comparing.
 type steeredCounts struct {
-	changes int // of what is in force
+	changes int // of the limits in force
 	refused int // decisions by a temporary limit
-	differ  int // batches that were decided while another replica had other limits
+	differ  int // batches decided while another worker had different limits
 }
 
 func (c *steeredCounts) add(other steeredCounts) {
@@ -183,7 +184,7 @@ func (c *steeredCounts) add(other steeredCounts) {
 
 const steeredReplicas = 3
 
-// playSteered plays such histories, and returns how many operations were compared.
+// playSteered plays histories with temporary limits, and returns the number of compared operations.
 func playSteered(t *testing.T, s *store, client redis.UniversalClient) int {
 	operations, counts := 0, steeredCounts{}
 	t.Run("temporary limits", func(t *testing.T) {
@@ -206,7 +207,7 @@ func playSteered(t *testing.T, s *store, client redis.UniversalClient) int {
 	return operations
 }
 
-// newSteeredHistory has replicas with the same settings, as a deployment has them, or each with its own.
+// newSteeredHistory starts a history in which all workers have the same settings, or each its own.
 func newSteeredHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient) *history {
 	h := newHistory(t, r, s, client, steeredReplicas)
 	h.steered = &steered{limits: map[string]ratelimit.Limit{}}
@@ -219,7 +220,7 @@ func newSteeredHistory(t *testing.T, r *rapid.T, s *store, client redis.Universa
 	return h
 }
 
-// allHave gives a history so many replicas with the same settings.
+// allHave replaces the workers of a history by others that share the given settings.
 func (h *history) allHave(r *rapid.T, client redis.UniversalClient, chosen ratelimit.Rules, dedupe time.Duration, replicas int) {
 	h.longest, h.replicas, h.limiters = chosen.LongestWindow(), nil, nil
 	for i := range replicas {
@@ -233,7 +234,7 @@ func (h *history) allHave(r *rapid.T, client redis.UniversalClient, chosen ratel
 	h.costs = costsFor(h.replicas)
 }
 
-// steer sets a temporary limit, replaces or ends one, or ends all. One replica learns of it at once, or none.
+// steer sets, replaces or ends one temporary limit, or ends all of them. At most one worker follows at once.
 func (h *history) steer(r *rapid.T) {
 	if h.unclear {
 		return
@@ -259,7 +260,7 @@ func (h *history) steer(r *rapid.T) {
 	}
 }
 
-// anyScope is the name of a scope, as the model has them.
+// anyScope draws the name of a scope in the model.
 func anyScope() *rapid.Generator[string] {
 	return rapid.Custom(func(r *rapid.T) string {
 		switch rapid.IntRange(0, 3).Draw(r, "level") {
@@ -272,7 +273,7 @@ func anyScope() *rapid.Generator[string] {
 	})
 }
 
-// follow lets one replica take over what is in force.
+// follow lets one worker adopt the temporary limits in force.
 func (h *history) follow(r *rapid.T) {
 	if h.unclear {
 		return
@@ -287,7 +288,7 @@ func (h *history) follow(r *rapid.T) {
 	h.operations++
 }
 
-// noteSteered counts what a batch was about.
+// noteSteered updates the counts after a batch.
 func (h *history) noteSteered(asking replica, batch []ratelimit.Request, decisions []ratelimit.Decision) {
 	if h.steered == nil {
 		return

@@ -16,18 +16,17 @@ import (
 	"notifier/test/kit"
 )
 
-// TestTheScriptsDecideLikeTheModel plays random histories to the scripts and to the model and compares every
-// answer whole: outcome, tier, slots used and freeing time. The model is told the server's clock, nothing
-// else.
+// TestTheScriptsDecideLikeTheModel plays random histories to the scripts and to the model, and compares all
+// of each decision: verdict, tier, slots used and wait. The model shares only the server's clock.
 //
-// An operation is one verdict compared, or one refund, record, wait or SCRIPT FLUSH. On a redis-server 200
-// for each of rapid's checks are the least; for more: make prove N=1000.
+// An operation is one compared verdict, or one refund, record, wait or SCRIPT FLUSH. A redis-server must
+// reach 200 for each of rapid's checks. "make prove N=1000" plays more.
 func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		operations := 0
 		client := patient(t, s.Client)
 		client.AddHook(s.replies)
-		// How long a history is, chance says; so there is another round where the first one has fallen short.
+		// Histories have random lengths. Up to two more rounds follow if the first one falls short.
 		least := 0
 		if s.server != nil && !testing.Short() {
 			checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
@@ -71,35 +70,35 @@ func TestTheScriptsDecideLikeTheModel(t *testing.T) {
 	})
 }
 
-// history is one random run. Its clock either only goes forward, with keys that expire as they will, or it
-// steps back too; then keys never expire and nothing is refunded, because after a step back both leave open
-// how much of the past is still remembered, which the model does not follow.
+// history is one random run. In some histories the clock also steps back. There keys never expire and
+// nothing is refunded, because after a step back either would affect how much of the past Redis remembers,
+// which the model does not track.
 //
-// Where rules change, several replicas ask, each with rules of its own: any of them at any time, as when old
-// and new ones run side by side, or from some moment on only one.
+// A history with changing rules has several workers with different rules. They call in any order, as during
+// an update, and now and then one leaves, until only one is left.
 type history struct {
 	t          *testing.T
 	s          *store
 	limiters   []caller
 	replicas   []replica
 	model      *model
-	mixed      bool // there are several sets of rules
-	steps      bool // the clock steps back now and then
+	mixed      bool // several sets of rules
+	steps      bool // the clock also steps back
 	windows    []time.Duration
 	costs      []int
-	posts      int // that have begun, each with a name of its own
+	posts      int // begun so far; the number is part of the name
 	asked      []ratelimit.Request
-	waits      []time.Duration // until what was refused would fit
+	waits      []time.Duration // RetryAfter of all refusals
 	longest    time.Duration   // the longest window of any rule
-	decided    int64           // the latest time of a decision: the clock may have stepped back since
+	decided    int64           // the latest time of a decision, also before the clock stepped back
 	operations int
 	lossy      *lossy
 	steered    *steered
-	unclear    bool // a key came to its end at the very moment of a decision: the rest cannot be compared
+	unclear    bool // a key expired too close to a decision to compare the rest
 }
 
-// patient is one more client of a server. It waits long, and makes no call again: on a busy machine an answer
-// could be lost, and a call that is made again is told of what the first has charged.
+// patient opens another client of a server, with a long timeout and without retries. If a busy machine made
+// a call time out, a retry would see the slots that the first call had charged.
 func patient(t *testing.T, client *redis.Client) *redis.Client {
 	t.Helper()
 	another := redis.NewClient(&redis.Options{Addr: client.Options().Addr, MaxRetries: -1, ReadTimeout: 30 * time.Second})
@@ -117,12 +116,11 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	if err := s.FlushAll(t.Context()).Err(); err != nil {
 		r.Fatal(err)
 	}
-	// a history that is played again begins at the same time, and fixed windows do with it
+	// The start is drawn too, so that replaying a history repeats its fixed windows.
 	if s.embedded != nil {
 		s.startAt(time.Duration(rapid.Int64Range(0, 2*time.Hour.Microseconds()).Draw(r, "begins after")) * time.Microsecond)
 	}
-	// A short dedupe window forgets ids at once where no limit keeps them. What is kept for longer shows in the
-	// keys' expiry.
+	// A short dedupe window forgets sent ids at once, and lets keys expire during a history.
 	dedupes := []time.Duration{time.Hour, 2 * time.Hour}
 	if !h.steps {
 		dedupes = append(dedupes, 6*time.Second, time.Millisecond)
@@ -141,7 +139,7 @@ func newHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient
 	return h
 }
 
-// which replica asks next. Now and then one of them is gone for good.
+// which draws the worker that makes the next call. Now and then it removes one for good.
 func (h *history) which(r *rapid.T) (caller, replica) {
 	if n := len(h.replicas); n > 1 && h.lossy == nil && rapid.IntRange(0, 19).Draw(r, "one leaves") == 0 {
 		h.replicas, h.limiters = h.replicas[1:], h.limiters[1:]
@@ -150,13 +148,13 @@ func (h *history) which(r *rapid.T) (caller, replica) {
 	return h.limiters[i], h.replicas[i]
 }
 
-// virtual is the server's clock with all that has been waited for. See store.advance.
+// virtual adds all advances of a redis-server to a time by its clock; see store.advance.
 func (h *history) virtual(clock int64) int64 { return clock + h.s.aged.Microseconds() }
 
-// Where rules change it matters that a set has expired: with it goes what a longer window would still count.
-// Its end is in whole milliseconds of the server's clock, one after the last that it must live; a
-// redis-server looks at its clock a moment before the script does, and the embedded store rounds. So nothing is
-// decided close to an end.
+// Histories decide nothing close to the expiry of a key. If rules change, it matters whether a key has
+// expired, because its slots would still count in a longer window. A key expires with the whole millisecond
+// of the server's clock after the last time that it must reach. A redis-server reads its clock slightly
+// before the script does, and the embedded store rounds.
 const (
 	endsBefore  = 25 * time.Millisecond // more than most calls take
 	endsAfter   = 3 * time.Millisecond
@@ -203,7 +201,7 @@ func (h *history) admit(r *rapid.T) {
 		return
 	}
 	most := 15
-	if h.s.embedded != nil { // its Lua is slow
+	if h.s.embedded != nil { // slow Lua
 		most = 6
 	}
 	batch := make([]ratelimit.Request, rapid.IntRange(1, most).Draw(r, "size"))
@@ -246,8 +244,8 @@ func (h *history) admit(r *rapid.T) {
 	h.keep()
 }
 
-// dryRun compares a decision that is not carried out. That it writes nothing, the next decisions show: the model
-// does not know of it.
+// dryRun compares the decision of a dry run. The model does not change, so a later decision would differ if
+// the dry run wrote anything.
 func (h *history) dryRun(r *rapid.T) {
 	if h.unclear {
 		return
@@ -275,7 +273,7 @@ func (h *history) dryRun(r *rapid.T) {
 	h.operations++
 }
 
-// keep removes the keys' expiry where the clock steps back.
+// keep removes the expiry of all keys if the history steps back.
 func (h *history) keep() {
 	if !h.steps {
 		return
@@ -285,7 +283,8 @@ func (h *history) keep() {
 	}
 }
 
-// wait lets time pass: any, or until just before, at or after the time for which a refusal has asked.
+// wait advances the clock by a random time, or by the wait of the latest refusal, give or take a
+// microsecond. In a history that steps back, it may step back instead.
 func (h *history) wait(r *rapid.T) {
 	if h.unclear {
 		return
@@ -308,8 +307,8 @@ func (h *history) wait(r *rapid.T) {
 	h.operations++
 }
 
-// trace asks for an id without its category. Where rules change, the index may forget what only another
-// replica's dedupe window still knows.
+// trace looks up an id without its category. It skips changing rules: there the index may forget an event
+// that only the dedupe window of another worker still covers.
 func (h *history) trace(r *rapid.T) {
 	if h.unclear || len(h.asked) == 0 || h.mixed {
 		r.Skip("nothing to find")
@@ -336,12 +335,12 @@ func (h *history) trace(r *rapid.T) {
 	}
 	want := h.model.trace(id)
 	unindexed := max(h.decided, h.model.now(now)) - asking.dedupe - asking.retention
-	for of := range want { // this test also records as sent what nothing was admitted for
+	for of := range want { // sent also records events that were never admitted
 		if _, found := got[of]; !found && h.model.indexed[identity{category: of.category, source: of.source}] <= unindexed {
 			delete(want, of)
 		}
 	}
-	if h.lossy != nil { // a store that was set back may still have what counts in no window any more
+	if h.lossy != nil { // a store that was set back may still have entries that no longer count
 		over := func(_ identity, t ratelimit.Trace) bool {
 			life := asking.retention
 			if t.Posts > 0 {

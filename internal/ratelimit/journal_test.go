@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// rememberAll lets a journal remember n admissions, a microsecond apart.
+// rememberAll adds n admissions to a journal, a microsecond apart.
 func rememberAll(j *journal, n int, from int64) {
 	for i := range n {
 		at := from + int64(i)
@@ -18,7 +18,7 @@ func rememberAll(j *journal, n int, from int64) {
 	}
 }
 
-// A journal is bounded: the latest admissions are kept, for as long as they are needed.
+// A journal keeps only the latest admissions, and only for as long as they matter.
 func TestJournalIsBounded(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
@@ -41,7 +41,7 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 }
 
-// An answer from before a healing is not recorded.
+// A reply from before a healing is rejected.
 func TestJournalRefusesAnOlderEpoch(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
@@ -57,7 +57,7 @@ func TestJournalRefusesAnOlderEpoch(t *testing.T) {
 	}
 }
 
-// What docs/configuration.md says that a worker needs for each admission that it remembers.
+// The sizing in docs/operating.md counts on about 30 MB for 100,000 remembered admissions.
 func TestWhatARememberedAdmissionTakes(t *testing.T) {
 	j := &journal{}
 	j.start(time.Hour)

@@ -22,7 +22,7 @@ func TestNamespaceIsTheHashTag(t *testing.T) {
 		names = append(names, k.scope(scope)...)
 	}
 	for _, name := range names {
-		// Redis Cluster hashes what stands between the first opening brace and the first closing one after it.
+		// Redis Cluster hashes the text between the first opening brace and the next closing one.
 		_, rest, _ := strings.Cut(name, "{")
 		tag, _, _ := strings.Cut(rest, "}")
 		if !strings.HasPrefix(name, "{team-a}:") || tag != "team-a" {
@@ -62,14 +62,14 @@ func TestNamespaceHasNoBraces(t *testing.T) {
 	}
 }
 
-const lastSlot = " 1000000" // what the last slot of the costliest event appends
+const lastSlot = " 1000000" // with it, the longest plain member has 64 bytes
 
 func member(category, source, id string) string {
 	return Request{Category: category, Source: source, ID: id}.member()
 }
 
 func TestMemberShowsCategoryAndIDOrAHash(t *testing.T) {
-	for _, test := range []struct{ category, source, id, want string }{ // want: empty for a hash
+	for _, test := range []struct{ category, source, id, want string }{ // an empty want stands for a hash
 		{"errors", "", "a", "errors:a"},
 		{"errors", "", "NOTIFY.17.1h2k3j4h5g6f", "errors:NOTIFY.17.1h2k3j4h5g6f"},
 		{"errors.db", "", "a~:b", "errors.db:a~:b"},
@@ -79,13 +79,13 @@ func TestMemberShowsCategoryAndIDOrAHash(t *testing.T) {
 		{"errors", "/ci", strings.Repeat("x", 41), ""},
 		{strings.Repeat("x", 128), "", "a", ""},
 		{"errors", "", "two words", ""},
-		{"errors", "", "a 2", ""}, // would be the second slot of a
+		{"errors", "", "a 2", ""}, // would read as the second slot of a
 		{"errors", "", "line\nbreak", ""},
 		{"errors", "", "nul\x00", ""},
 		{"errors", "", "größe", ""},
 		{"errors", "", "\xff", ""},
-		{"a:b", "", "c", ""}, // would be the id "b:c" of category a
-		{"a~b", "", "c", ""}, // would be a source's
+		{"a:b", "", "c", ""}, // would read as the id "b:c" of category a
+		{"a~b", "", "c", ""}, // would read as category a with a source
 		{"größe", "", "a", ""},
 		{"", "", "a", ""},
 		{"", "/ci", "a", ""}, // would begin like a hash
@@ -101,7 +101,7 @@ func TestMemberShowsCategoryAndIDOrAHash(t *testing.T) {
 	}
 }
 
-// parts are what publishers may choose, with much that could be taken for a part of a member.
+// parts generates categories, sources and ids. Many resemble a part of a member.
 func parts() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.String(),
@@ -122,7 +122,7 @@ func TestMembersNeverCollide(t *testing.T) {
 			return Request{Category: part.Draw(t, name+"'s category"), Source: part.Draw(t, name+"'s source"), ID: part.Draw(t, name+"'s id")}
 		}
 		a, b := draw("a"), draw("b")
-		switch rapid.IntRange(0, 3).Draw(t, "alike") { // else hardly anything is
+		switch rapid.IntRange(0, 3).Draw(t, "alike") { // by chance, parts are hardly ever equal
 		case 1:
 			b.Category, b.Source = a.Category, a.Source
 		case 2:
@@ -141,7 +141,7 @@ func TestMembersNeverCollide(t *testing.T) {
 	})
 }
 
-// What the index keeps of a source leads to the same members.
+// The name of a source in the index yields the same members as the source.
 func TestSourceNamesAreUnique(t *testing.T) {
 	longest := strings.Repeat("x", maxSource)
 	if sourceName(longest) != longest || sourceName(longest+"x") == longest+"x" {
@@ -166,7 +166,7 @@ func TestSourceNamesAreUnique(t *testing.T) {
 	})
 }
 
-// The parts of a hash are kept apart: the same text, divided in another way, is another event.
+// The same text, divided differently into category, source and id, is another event.
 func TestMemberKeepsItsPartsApart(t *testing.T) {
 	long := strings.Repeat("x", maxPlainMember) // too long for a plain member
 	seen := map[string]Request{}
@@ -190,7 +190,7 @@ func TestMemberKeepsItsPartsApart(t *testing.T) {
 	}
 }
 
-// readMember returns the category and the id in a plain member. It is not ok for a hash.
+// readMember returns the category and the id of a plain member. For a hash, ok is false.
 func readMember(member string) (category, id string, ok bool) {
 	before, id, found := strings.Cut(member, string(memberColon))
 	category, _, _ = strings.Cut(before, string(memberMark))

@@ -89,7 +89,6 @@ func TestLimitErrorsNameThePart(t *testing.T) {
 	}
 }
 
-// TestOneExactTierMakesALimitExact: one such tier is enough, and a fixed one is counted in buckets.
 func TestOneExactTierMakesALimitExact(t *testing.T) {
 	for text, want := range map[string]bool{
 		"10/30m": true, "10/30m:1m": false, "10/30m:fixed": false, "10/30m:fixed+5/1m": true, "10/30m:1m+5/5m:1m": false, "10/30m:1m+200/24h:fixed": false,
@@ -104,7 +103,6 @@ func TestOneExactTierMakesALimitExact(t *testing.T) {
 	}
 }
 
-// TestMostThatALimitAllows: in any time of that length, wherever it begins.
 func TestMostThatALimitAllows(t *testing.T) {
 	for _, test := range []struct {
 		limit string
@@ -115,7 +113,7 @@ func TestMostThatALimitAllows(t *testing.T) {
 		{"10/30m", day, 480},
 		{"10/30m+100/24h", day, 100},
 		{"10/30m:1m", time.Hour, 20},
-		{"200/24h:fixed", day, 400}, // half of a window and half of the next
+		{"200/24h:fixed", day, 400}, // half of one window and half of the next
 		{"200/24h:fixed+10/1h", time.Hour, 10},
 		{"1000000/1ms", 31 * day, 1_000_000 * 31 * 24 * 3600 * 1000},
 		{"10/30m", 0, 10},
@@ -205,7 +203,7 @@ func TestOverrideErrorsNameTheCategory(t *testing.T) {
 }
 
 func TestNewRefusesWhatItCannotServe(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is connected yet
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // New does not connect
 	defer func() { _ = client.Close() }()
 	good := kit.Rules("100/30m", "10/30m", "")
 	for _, test := range []struct {
@@ -226,7 +224,7 @@ func TestNewRefusesWhatItCannotServe(t *testing.T) {
 	}
 }
 
-// withLevels are limits of all levels, as a user writes them.
+// withLevels parses the limits of all levels.
 func withLevels(tb rapid.TB, global, category, overrides, group, groups, reserve string) ratelimit.Rules {
 	tb.Helper()
 	rules := kit.Rules(global, category, overrides)
@@ -246,7 +244,7 @@ func withLevels(tb rapid.TB, global, category, overrides, group, groups, reserve
 	return rules
 }
 
-// TestHighestCost of an event, and which bound the error about a higher one names.
+// The error about a cost that is too high names the bound.
 func TestHighestCost(t *testing.T) {
 	for _, test := range []struct {
 		global, category, overrides, group, groups, reserve string
@@ -283,7 +281,6 @@ func TestHighestCost(t *testing.T) {
 	}
 }
 
-// TestLimitsOfACategory: which limit holds for it at each level.
 func TestLimitsOfACategory(t *testing.T) {
 	rules := withLevels(t, "100/30m", "10/30m", "a.*=20/30m,a.>=30/30m,*.db=40/30m,a.x=50/30m", "60/30m", "b=70/30m:1m", "")
 	for category, want := range map[string][2]string{
@@ -304,7 +301,8 @@ func TestLimitsOfACategory(t *testing.T) {
 	}
 }
 
-// TestWhatReserves: only tiers with more slots than are reserved, and those with the longest window have to.
+// A global tier keeps slots only if its COUNT exceeds the sum of the reservations. The COUNT of the tiers
+// with the longest window must exceed it.
 func TestWhatReserves(t *testing.T) {
 	for _, test := range []struct {
 		global, reserve string
@@ -338,7 +336,7 @@ func TestWhatReserves(t *testing.T) {
 	}
 }
 
-// A category for which slots are reserved keeps each event, so that what it uses is known to the microsecond.
+// The use of a category with reserved slots must be known to the microsecond.
 func TestReservedCategoryNeedsAnExactLimit(t *testing.T) {
 	reserve := map[string]int{"p": 5}
 	for _, test := range []struct{ category, overrides, wrong string }{
@@ -361,7 +359,7 @@ func TestReservedCategoryNeedsAnExactLimit(t *testing.T) {
 	}
 }
 
-// TestGroupsAndReservesAreRead as a user writes them; what is wrong is named at once.
+// One error lists all invalid reservations.
 func TestGroupsAndReservesAreRead(t *testing.T) {
 	groups, err := ratelimit.ParseGroupOverrides(" team-a = 40/30m , errors=5/1h:fixed")
 	if kit.Check(t, err); groups["team-a"].String() != "40/30m" || groups["errors"].String() != "5/1h:fixed" || len(groups) != 2 {

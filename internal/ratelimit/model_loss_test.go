@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// lose is the loss of a store that all replicas have healed, in this order and between two times: nothing is
-// forgotten. had is what the store still had, or nil. What is put back is counted in the form that the limits
-// have by now, also where it was not before; of buckets the newest one takes what is not later than its end.
+// lose applies a loss of the store that all workers have healed, in this order and between the times
+// began and now: nothing is forgotten. had models the data that the store still had, or is nil. Restored
+// slots take the form that the limits have by now, whatever form they had before. The newest bucket takes
+// all slots up to its end.
 //
-// It reports whether the answer would depend on the very moment.
+// If unclear is true, the model cannot predict the result, usually because it depends on exact timing.
 func (m *model) lose(p replica, had *model, order []int, began, now int64) (unclear bool) {
 	margin := 2 * endsBefore.Microseconds()
 	m.clock = 0
@@ -19,7 +20,7 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		had = newModel(m.aged)
 	}
 	indexed := maps.Clone(had.indexed)
-	// An id that no longer counts as sent is not put back. The store may still have it.
+	// An id past its dedupe window is not restored, but the store may still have it.
 	maps.DeleteFunc(m.sent, func(of identity, at int64) bool {
 		unclear = unclear || at > began-p.dedupe && at <= now-p.dedupe+margin
 		_, kept := had.sent[of]
@@ -31,10 +32,10 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	}
 	for _, a := range m.admissions {
 		copied := known[admissionName(a)]
-		// A store that was set back knows posts again that no replica remembers.
+		// A store that was set back can have posts that no worker remembers any more.
 		_, sent := m.sent[identityOf(a.request)]
 		unclear = unclear || copied != nil && copied.inFlight && (copied.posts > 0 || a.released) && !a.inFlight && !sent
-		// What only a store that was set back had forgotten is remembered by its replica still.
+		// Only the store that was set back had forgotten the event. Its worker still remembers it.
 		if a.forgotten && (copied == nil || copied.inFlight) {
 			unclear = unclear || m.admittedAfter(a)
 			a.inFlight, a.forgotten = true, false
@@ -51,23 +52,24 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 		} else {
 			unclear = unclear || a.inFlight && a.touched() <= now-life+margin
 		}
-		// What the store had in flight and has no more passes for settled, also if its record has only come to its
-		// end.
+		// If the store has the admission without a record in flight, it takes the event for settled,
+		// even if the record has only expired.
 		if a.inFlight && copied != nil && !copied.inFlight {
 			unclear = unclear || len(a.known) > 1
 			a.inFlight, a.forgotten = false, true
 		}
 		if a.post == a.failed {
-			a.post = "" // an earlier loss made it unknown in the store alone
+			a.post = "" // only the store forgot the failure, in an earlier loss
 		}
 		if copied != nil && copied.inFlight && copied.posts == a.posts && copied.post != "" {
-			a.post = copied.post // the failure is lost: it may be in Slack
+			a.post = copied.post // the failure is lost: the message may be in Slack
 		}
-		unclear = unclear || a.released && !slices.Equal(a.known, []int{a.releaser}) // who else knew it puts it back
+		// Any other worker that knew the event restores its slots.
+		unclear = unclear || a.released && !slices.Equal(a.known, []int{a.releaser})
 		if !a.refunded {
 			m.clock = max(m.clock, a.at, a.moved)
 			of := identity{category: a.request.Category, source: a.request.Source}
-			// The index has an admission for longer than its replica remembers it.
+			// The index keeps an admission longer than the journal of its worker.
 			if max(a.touched(), m.sent[identityOf(a.request)]) > now-p.remembers() {
 				indexed[of] = max(indexed[of], a.at)
 			}
@@ -114,13 +116,14 @@ func (m *model) lose(p replica, had *model, order []int, began, now int64) (uncl
 	return unclear
 }
 
-// admittedAfter reports whether an event was admitted once more.
+// admittedAfter reports whether the event was admitted again later.
 func (m *model) admittedAfter(a *admission) bool {
 	return slices.ContainsFunc(m.admissions, func(b *admission) bool { return b.is(a.request) && b.at > a.at })
 }
 
-// clockMarks are the store's clock marks while each replica puts back. Each one lifts it to its own latest
-// admission, and what has left every window by then is not put back.
+// clockMarks returns the store's clock mark while each worker restores. Each worker first raises the
+// mark to its own latest admission or move, and does not restore slots that have left every window by
+// that time.
 func (m *model) clockMarks(mark int64, order []int) map[int]int64 {
 	marks := map[int]int64{}
 	for _, by := range order {
@@ -134,7 +137,7 @@ func (m *model) clockMarks(mark int64, order []int) map[int]int64 {
 	return marks
 }
 
-// keepsEach reports whether all limits in force keep each event.
+// keepsEach reports whether all limits in force write logs.
 func (p replica) keepsEach() bool {
 	for _, category := range categories {
 		for _, level := range p.levels(category) {
@@ -146,7 +149,7 @@ func (p replica) keepsEach() bool {
 	return true
 }
 
-// pourBack adds slots to the newest bucket if they are not later than its end, or to a new one.
+// pourBack adds slots to the newest bucket if that ends at or after at, otherwise to a new one.
 func (s *scope) pourBack(at int64, slots int, ends int64) {
 	if n := len(s.buckets); n > 0 && s.buckets[n-1].ends >= at {
 		s.buckets[n-1].slots += slots

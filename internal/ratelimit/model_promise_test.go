@@ -11,9 +11,9 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// TestModelKeepsItsPromises plays random histories to the model alone. Two lists judge it that know neither
-// buckets nor forms, nor what the model still remembers: of what was really admitted, and of the messages that
-// Slack has shown. No window holds more messages than a limit that keeps each event.
+// TestModelKeepsItsPromises plays random histories against the model alone. Two lists judge it, the real
+// admissions and the messages that Slack has shown. They ignore buckets, forms and the model's own
+// memory. No window of a limit that writes a log may hold more messages than its COUNT.
 func TestModelKeepsItsPromises(t *testing.T) {
 	for name, replicas := range map[string]int{"one set of rules": 1, "several": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -35,30 +35,30 @@ func TestModelKeepsItsPromises(t *testing.T) {
 	}
 }
 
-// witness is one random run, and what really happened in it.
+// witness is one random run with its real admissions and messages.
 type witness struct {
 	*rapid.T
 	model    *model
 	replicas []replica
 	clock    int64 // the server's
-	steps    bool  // it steps back now and then
+	steps    bool  // it sometimes steps back
 	costs    []int
 	asked    []ratelimit.Request
 	waits    []time.Duration
 	all      []*given
 	shown    []slackMessage
 	posting  []*posting
-	posts    int // that have begun
+	posts    int // begun
 	refused  int
 }
 
-// slackMessage is a message that Slack shows.
+// slackMessage is a message that Slack has shown.
 type slackMessage struct {
 	of *given
 	at int64
 }
 
-// posting is a post that has begun and has no answer yet.
+// posting is a post without a response yet.
 type posting struct {
 	of    *given
 	by    replica
@@ -69,7 +69,7 @@ type posting struct {
 // given is one real admission.
 type given struct {
 	*admission
-	by       int // the replica
+	by       int // index of the worker
 	scopes   []string
 	refunded bool
 	sent     int64
@@ -93,7 +93,7 @@ func (w *witness) now() int64 { return w.model.now(w.clock) }
 
 func (w *witness) single() bool { return len(w.replicas) == 1 }
 
-// used is how many slots of a scope were really taken at the time given and are counted in a tier.
+// used counts the slots of a scope that were really taken and count in a tier at a time.
 func (w *witness) used(scope string, tier ratelimit.Tier, at int64) int {
 	used := 0
 	for _, g := range w.all {
@@ -109,7 +109,7 @@ func (w *witness) used(scope string, tier ratelimit.Tier, at int64) int {
 	return used
 }
 
-// start is the first microsecond of a tier's window at a time.
+// start returns the first microsecond of a tier's window at a time.
 func start(tier ratelimit.Tier, at int64) int64 {
 	window := tier.Window.Microseconds()
 	if tier.Fixed {
@@ -118,8 +118,8 @@ func start(tier ratelimit.Tier, at int64) int64 {
 	return at - window + 1
 }
 
-// globalAlone is how many slots of a category count in the global limit's buckets, and no longer in the
-// category's log: those of events that were decided again.
+// globalAlone counts the slots of a category that the global limit's buckets still hold, but the
+// category's log no longer does, because their events were decided again.
 func (w *witness) globalAlone(category string, tier ratelimit.Tier, at int64) (slots int) {
 	if !w.inBuckets(globalScope) || w.inBuckets(categoryScope(category)) {
 		return 0
@@ -132,8 +132,8 @@ func (w *witness) globalAlone(category string, tier ratelimit.Tier, at int64) (s
 	return slots
 }
 
-// countsFrom is when the slots of an admission begin to count in a scope: in a log from the latest post, in
-// buckets from the admission.
+// countsFrom returns the time from which the slots of an admission count in a scope: their latest move
+// in a log, the admission in buckets. With several workers it is always the admission.
 func (w *witness) countsFrom(g *given, scope string) int64 {
 	if w.single() && !w.inBuckets(scope) {
 		return g.moved
@@ -141,7 +141,7 @@ func (w *witness) countsFrom(g *given, scope string) int64 {
 	return g.at
 }
 
-// inBuckets reports whether the only replica counts a scope in buckets.
+// inBuckets reports whether the run has a single worker, which writes buckets for the scope.
 func (w *witness) inBuckets(scope string) bool {
 	return w.single() && widthOf(w.replicas[0].standing(scope)) > 0
 }
@@ -157,7 +157,7 @@ func (w *witness) ask(r *rapid.T) {
 	if w.single() {
 		w.floorsHold(p, request)
 	}
-	defer func() { w.clock++ }() // a call takes that long at least, so Slack's clock is not behind the decision's
+	defer func() { w.clock++ }() // at least this passes, so Slack's clock is not behind the decision's
 	before := len(w.model.admissions)
 	decision := w.model.decideBatch(p, w.clock, []ratelimit.Request{request})[0]
 	switch {
@@ -175,10 +175,10 @@ func (w *witness) ask(r *rapid.T) {
 	}
 }
 
-// admitted holds an admission against what was admitted before.
+// admitted checks an admission against all earlier ones.
 func (w *witness) admitted(by int, request ratelimit.Request) {
 	p, now := w.replicas[by], w.model.clock
-	for _, g := range w.all { // what was forgotten is not known again when the clock steps back
+	for _, g := range w.all { // a step back of the clock does not bring back forgotten events
 		known := g.sent > now-p.dedupe || g.sent == 0 && w.model.stillCounts(p, g.admission, now)
 		if w.single() && !w.steps && g.is(request) && !g.refunded && known {
 			w.Fatalf("%+v is admitted again at %d: %+v", request, now, g)
@@ -201,8 +201,8 @@ func (w *witness) admitted(by int, request ratelimit.Request) {
 	}
 }
 
-// kept is how long all replicas keep the entries of a scope. A longer window of one of them may count too
-// little.
+// kept returns how long all workers keep the entries of a scope. A longer window of one worker may miss
+// entries that others have trimmed.
 func (w *witness) kept(scope, category string) int64 {
 	kept := int64(never)
 	for _, p := range w.replicas {
@@ -215,8 +215,9 @@ func (w *witness) kept(scope, category string) int64 {
 	return kept
 }
 
-// refusedForAReason expects that a tier refuses what does not fit, and until it fits: to the microsecond
-// where each event is kept, and otherwise less than the precision late.
+// refusedForAReason checks that the event does not fit the tier, and that the wait ends when it fits: to
+// the microsecond in logs and fixed windows, otherwise late by less than the width of a bucket. A wait
+// that is a lower bound may end earlier.
 func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decision ratelimit.Decision) {
 	levels, now := p.levels(request.Category), w.now()
 	level := levels[slices.IndexFunc(levels, func(l level) bool { return l.verdict == decision.Verdict })]
@@ -232,7 +233,7 @@ func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decisi
 		}
 		return
 	}
-	if old := w.model.anyDelivery(request); old != nil && !old.released { // its own slots leave the logs first
+	if old := w.model.anyDelivery(request); old != nil && !old.released { // its slots leave the logs first
 		old.released = true
 		defer func() { old.released = false }()
 	}
@@ -250,7 +251,7 @@ func (w *witness) refusedForAReason(p replica, request ratelimit.Request, decisi
 	}
 }
 
-// next is the first time after at when something leaves a tier.
+// next returns when the next slot leaves a tier after at.
 func (w *witness) next(scope string, tier ratelimit.Tier, at int64) int64 {
 	window := tier.Window.Microseconds()
 	if tier.Fixed {
@@ -265,9 +266,9 @@ func (w *witness) next(scope string, tier ratelimit.Tier, at int64) int64 {
 	return next
 }
 
-// floorsHold expects that what is reserved for a category and not in use has room in the global limit. A slot
-// in a bucket counts for a while longer than its event; for so long it is in use, and so is that of another
-// reserved category, and that of an event that was decided again.
+// floorsHold checks that the global limit has room for the unused reserved slots of the request's
+// category. A slot in a bucket counts longer than its event and is in use until it leaves. This also
+// applies to slots of other categories with a reservation, and of events that were decided again.
 func (w *witness) floorsHold(p replica, request ratelimit.Request) {
 	reserve, now := p.rules.Reserve[request.Category], w.now()
 	if reserve == 0 {
@@ -277,12 +278,12 @@ func (w *witness) floorsHold(p replica, request ratelimit.Request) {
 		if !p.rules.Reserves(tier) {
 			continue
 		}
-		late := tier // a slot in a bucket counts for longer than its event
+		late := tier // a slot in a bucket counts longer than its event
 		if !tier.Fixed {
 			late.Window += time.Duration(widthOf(p.rules.Global)) * time.Microsecond
 		}
 		use := w.used(categoryScope(request.Category), late, now)
-		for other := range p.rules.Reserve { // and while it does, it is used by the global limit alone
+		for other := range p.rules.Reserve { // slots that only the global limit still counts
 			use += w.globalAlone(other, late, now)
 			if other != request.Category {
 				use += w.used(categoryScope(other), late, now) - w.used(categoryScope(other), tier, now)
@@ -321,7 +322,8 @@ func (w *witness) wait(r *rapid.T) {
 	}
 }
 
-// begin begins a post of an admitted event. A replica may only post while the slots count; else it asks anew.
+// begin starts a post of an admitted event. If its slots no longer count, the event has to be decided
+// again instead.
 func (w *witness) begin(r *rapid.T) {
 	g := w.anyInFlight(r)
 	by := w.replicas[g.by]
@@ -334,8 +336,9 @@ func (w *witness) begin(r *rapid.T) {
 	w.posting = append(w.posting, p)
 }
 
-// answer ends a post: Slack has shown the message at some time until now, or certainly not; or the worker has
-// died, after a message that was shown at once, and nobody hears of it.
+// answer ends a post in one of three ways: it certainly fails; or Slack shows the message at once and
+// the worker dies before it records that; or Slack shows the message at some time up to now, which the
+// worker records.
 func (w *witness) answer(r *rapid.T) {
 	if len(w.posting) == 0 {
 		r.Skip("no post has begun")
@@ -368,7 +371,7 @@ func (w *witness) answer(r *rapid.T) {
 	}
 }
 
-// anyInFlight returns an admission that is in flight.
+// anyInFlight draws an admission in flight.
 func (w *witness) anyInFlight(r *rapid.T) *given {
 	if len(w.all) == 0 {
 		r.Skip("nothing was admitted")
@@ -380,8 +383,9 @@ func (w *witness) anyInFlight(r *rapid.T) *given {
 	return g
 }
 
-// show adds a message, and looks at every window with it. Buckets count from the admission, a set-back clock
-// and different rules leave windows open.
+// show adds a message and checks the windows of its scopes. It checks no buckets, because they count
+// from the admission. It checks nothing if the clock steps back or rules differ, because windows can
+// then hold more.
 func (w *witness) show(g *given, at int64) {
 	w.shown = append(w.shown, slackMessage{g, at})
 	if !w.single() || w.steps {
@@ -392,7 +396,7 @@ func (w *witness) show(g *given, at int64) {
 			if level.width > 0 {
 				continue
 			}
-			for _, last := range w.shown { // a window that ends with it
+			for _, last := range w.shown { // the window that ends with this message
 				if messages := w.messages(level.name, tier, last.at); messages > tier.Count {
 					w.Fatalf("%d messages of %s in %s until %d: %+v", messages, level.name, tier, last.at, w.shown)
 				}
@@ -401,7 +405,7 @@ func (w *witness) show(g *given, at int64) {
 	}
 }
 
-// messages counts the slots of the messages of a scope in the window of a tier that ends at a time.
+// messages counts the slots of a scope's messages in the tier's window that ends at until.
 func (w *witness) messages(scope string, tier ratelimit.Tier, until int64) int {
 	messages, from := 0, start(tier, until)
 	for _, m := range w.shown {
@@ -424,8 +428,8 @@ func (w *witness) refund(r *rapid.T) {
 	g.refunded = true
 }
 
-// check looks at what the model holds, after each step. A replica without a limit for the group leaves slots
-// there that another one has taken.
+// check examines the model's slots after each step. With several workers, an event that was decided
+// again may keep slots in its group: a worker without a group limit does not remove slots there.
 func (w *witness) check(*rapid.T) {
 	for name, s := range w.model.scopes {
 		for _, c := range s.log {

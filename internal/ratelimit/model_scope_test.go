@@ -8,12 +8,11 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// scope is what one budget holds: a log of charges, and buckets. Replicas write one of the two, and count
-// both.
+// scope holds the slots of one scope. A worker writes either the log or the buckets, and counts both.
 type scope struct {
 	log        []*charge
-	buckets    []*bucket // the oldest first
-	logEnds    int64     // when the key expires
+	buckets    []*bucket // oldest first
+	logEnds    int64     // expiry of the key
 	bucketsEnd int64
 }
 
@@ -25,12 +24,12 @@ type charge struct {
 
 type bucket struct {
 	ends  int64
-	began int64 // the first admission in it
+	began int64 // first admission in it
 	slots int
 }
 
-// pour adds slots to the newest bucket, if that has not ended, or to a new one, and returns the end of the
-// bucket. The newest one ends where the new one would, if that is earlier.
+// pour adds slots to the newest bucket if that has not ended, otherwise to a new one, and returns the
+// bucket's end. The newest bucket is cut to the end of a new one if that is earlier.
 func (s *scope) pour(at int64, slots int, ends int64) int64 {
 	if n := len(s.buckets); n > 0 && s.buckets[n-1].ends >= at {
 		newest := s.buckets[n-1]
@@ -42,7 +41,7 @@ func (s *scope) pour(at int64, slots int, ends int64) int64 {
 	return ends
 }
 
-// chargeOf is what an admission takes in the log, or nil.
+// chargeOf returns the admission's charge in the log, or nil.
 func (s *scope) chargeOf(a *admission) *charge {
 	i := slices.IndexFunc(s.log, func(c *charge) bool { return c.of == a })
 	if i < 0 {
@@ -65,8 +64,8 @@ func (s *scope) trimBuckets(at int64) {
 	}
 }
 
-// giveBack takes out what an admission was charged. The log knows whose a charge is. A bucket does not: there
-// it is the first one that had not ended at the admission, if that had begun by then and holds as much.
+// giveBack removes the slots of an admission. If the log does not have them, they leave the first bucket
+// that had not ended at the admission, provided that it had begun by then and holds enough slots.
 func (s *scope) giveBack(a *admission) {
 	before := len(s.log)
 	s.log = slices.DeleteFunc(s.log, func(c *charge) bool { return c.of == a })
@@ -102,14 +101,14 @@ func (s *scope) copy(copies map[*admission]*admission) *scope {
 	return &same
 }
 
-// floor is the last multiple of a length up to t. The server knows nothing of what a test has waited for by
-// making it older, and multiples are of its own clock.
+// floor returns the last multiple of length up to t. Multiples are by the server's clock, which does not
+// include the time that a test has passed by making entries older.
 func (m *model) floor(t, length int64) int64 { return t - (t-m.aged())%length }
 
-// bucketEnd is where a bucket of this width ends that begins at t.
+// bucketEnd returns the end of a new bucket of this width at t.
 func (m *model) bucketEnd(width, t int64) int64 { return m.floor(t, width) + width - 1 }
 
-// counts reports whether a slot of that time counts in a tier.
+// counts reports whether a slot of this time counts in a tier at now.
 func (m *model) counts(tier ratelimit.Tier, time, now int64) bool {
 	window := tier.Window.Microseconds()
 	if tier.Fixed {
@@ -118,7 +117,7 @@ func (m *model) counts(tier ratelimit.Tier, time, now int64) bool {
 	return time > now-window
 }
 
-// used is how many slots are taken in a tier. A bucket ends in the future; a charge of the future is none.
+// used counts the slots taken in a tier. Charges after now do not count; buckets that end after now do.
 func (m *model) used(s *scope, tier ratelimit.Tier, now int64) int {
 	used := 0
 	for _, c := range s.log {
@@ -134,12 +133,12 @@ func (m *model) used(s *scope, tier ratelimit.Tier, now int64) int {
 	return used
 }
 
-// replica is one set of rules.
+// replica is one worker's view of the limits.
 type replica struct {
-	number    int                        // of several with the same rules
-	rules     ratelimit.Rules            // the settings'
-	instead   map[string]ratelimit.Limit // temporary limits, by the name of the scope; see during
-	asked     time.Duration              // for the dedupe window
+	number    int                        // among workers with the same rules
+	rules     ratelimit.Rules            // from the settings
+	instead   map[string]ratelimit.Limit // temporary limits by scope; see during
+	asked     time.Duration              // dedupe window
 	dedupe    int64
 	retention int64
 }
@@ -148,8 +147,8 @@ func newReplica(rules ratelimit.Rules, dedupe time.Duration) replica {
 	return replica{rules: rules, asked: dedupe, dedupe: dedupe.Microseconds()}.during(nil)
 }
 
-// during is the replica while temporary limits hold, by the names of their scopes. What is admitted meanwhile
-// counts in the windows of the settings afterwards.
+// during returns the worker with temporary limits by scope. Its admissions count in the windows of the
+// settings afterwards.
 func (p replica) during(instead map[string]ratelimit.Limit) replica {
 	p.instead, p.retention = instead, 0
 	limits := []ratelimit.Limit{p.rules.Global, p.rules.Category, p.rules.Group}
@@ -168,17 +167,17 @@ func (p replica) during(instead map[string]ratelimit.Limit) replica {
 	return p
 }
 
-// remembers returns how long the record of an event lives: as long as an id that was sent, or as an admission
-// can count.
+// remembers returns how long the record of an event lives: the dedupe window or the longest window of
+// any limit, whichever is longer.
 func (p replica) remembers() int64 { return max(p.dedupe, p.retention) }
 
-// level is one of the budgets that an event is charged to.
+// level is one scope of an event, with the limit that a worker applies.
 type level struct {
 	verdict ratelimit.Verdict
 	name    string
 	limit   ratelimit.Limit // in force
-	width   int64           // of the buckets that its charges are counted in; 0: each is kept
-	keep    int64           // how long its charges are kept
+	width   int64           // of its buckets. Zero means that it writes a log.
+	keep    int64           // retention of its charges
 }
 
 const globalScope = "global"
@@ -187,7 +186,7 @@ func groupScope(group string) string { return "group " + group }
 
 func categoryScope(category string) string { return "category " + category }
 
-// levels are those of a category, in the order in which they are named where they have room at the same time.
+// levels returns the levels of a category. On a tie, a refusal names the first one.
 func (p replica) levels(category string) []level {
 	levels, global := []level{p.level(ratelimit.Category, categoryScope(category))}, p.level(ratelimit.Global, globalScope)
 	if p.rules.Reserve[category] > 0 {
@@ -199,7 +198,7 @@ func (p replica) levels(category string) []level {
 	return append(levels, global)
 }
 
-// everyLevel are those of a category with its group's, also if that has no limit.
+// everyLevel returns the levels of a category, including the group's even if it has no limit.
 func (p replica) everyLevel(category string) []level {
 	levels := p.levels(category)
 	if len(levels) == 2 {
@@ -208,7 +207,7 @@ func (p replica) everyLevel(category string) []level {
 	return levels
 }
 
-// standing is the limit that the settings give to a scope, or none.
+// standing returns the limit of a scope by the settings. It may be empty.
 func (p replica) standing(name string) ratelimit.Limit {
 	switch of, rest, _ := strings.Cut(name, " "); of {
 	case "group":
@@ -219,7 +218,7 @@ func (p replica) standing(name string) ratelimit.Limit {
 	return p.rules.Global
 }
 
-// level is the budget of one scope. Without a limit there is none.
+// level returns one scope with the limit in force, which may be empty.
 func (p replica) level(verdict ratelimit.Verdict, name string) level {
 	of := level{verdict: verdict, name: name, limit: p.standing(name)}
 	of.keep = longest(of.limit)
@@ -230,7 +229,7 @@ func (p replica) level(verdict ratelimit.Verdict, name string) level {
 	return of
 }
 
-// widthOf is the width of the buckets of a limit, or 0: it keeps each event.
+// widthOf returns the bucket width of a limit. Zero means that it writes a log.
 func widthOf(limit ratelimit.Limit) int64 {
 	var width int64
 	for _, tier := range limit {
@@ -244,7 +243,7 @@ func widthOf(limit ratelimit.Limit) int64 {
 	if width > 0 {
 		return width
 	}
-	for _, tier := range limit { // all are fixed
+	for _, tier := range limit { // all are fixed: the greatest common divisor of their windows
 		a, b := width, tier.Window.Microseconds()
 		for b > 0 {
 			a, b = b, a%b

@@ -10,18 +10,18 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// model is what the scripts promise, written as plainly as possible and without any of their means: lists
-// that are scanned from their start for every question. Times are microseconds. Several replicas may ask,
-// each with rules of its own.
+// model implements the promises of the scripts as plainly as possible, without their techniques: every
+// request scans whole lists. Times are microseconds. Several workers may use one model, each with its
+// own rules.
 type model struct {
-	aged         func() int64 // how far ahead of the server's clock the times here are; see history.virtual
-	clock        int64        // the latest admission that anybody was given
+	aged         func() int64 // offset of the model's times from the server's clock; see history.virtual
+	clock        int64        // time of the latest admission or move of slots
 	scopes       map[string]*scope
 	admissions   []*admission
-	inFlightEnds int64 // when the records in flight expire
+	inFlightEnds int64 // expiry of the records in flight
 	sent         map[identity]int64
-	sentEnds     int64              // when what was sent expires
-	indexed      map[identity]int64 // the last admission of each category, and of each source in it
+	sentEnds     int64              // expiry of the sent ids
+	indexed      map[identity]int64 // last admission of each category and source
 }
 
 func newModel(aged func() int64) *model {
@@ -31,30 +31,30 @@ func newModel(aged func() int64) *model {
 type admission struct {
 	request   ratelimit.Request
 	at        int64
-	scopes    []string // that it was charged to
-	inFlight  bool     // there is a record of it
-	forgotten bool     // in a store that was set back, and in flight for its replica
-	posts     int      // that have begun
-	begun     int64    // the last of them
-	moved     int64    // from when its slots count in logs
-	post      string   // its name; empty if it certainly failed
-	failed    string   // the last post that certainly failed, as its replica remembers
-	poster    int      // the replica that began that post, by its number
+	scopes    []string // charged
+	inFlight  bool     // it has a record
+	forgotten bool     // settled by a store that was set back, but in flight in its worker's journal
+	posts     int      // begun
+	begun     int64    // start of the last post
+	moved     int64    // time from which its slots count in logs
+	post      string   // name of the last post. Empty before the first, or if it certainly failed.
+	failed    string   // last post that certainly failed, by its worker's journal
+	poster    int      // number of the worker that began the last post
 	refunded  bool
-	released  bool  // decided again: it has no slots in logs
-	releaser  int   // by this replica
-	by        int   // the replica that was given it first
-	known     []int // those that were given it, by their numbers
+	released  bool  // decided again: it has no slots in logs any more
+	releaser  int   // number of the worker that decided it again
+	by        int   // number of the worker that admitted it first
+	known     []int // numbers of all workers to which it was admitted
 }
 
-// identity is what makes two events one.
+// identity tells events apart. Two deliveries of one event have the same identity.
 type identity struct{ category, source, id string }
 
 func identityOf(r ratelimit.Request) identity { return identity{r.Category, r.Source, r.ID} }
 
 func (a *admission) is(r ratelimit.Request) bool { return identityOf(a.request) == identityOf(r) }
 
-// touched is when something last happened to an event in flight.
+// touched returns the time of the last change to an event in flight.
 func (a *admission) touched() int64 { return max(a.at, a.begun, a.moved) }
 
 func (m *model) scope(name string) *scope {
@@ -64,13 +64,13 @@ func (m *model) scope(name string) *scope {
 	return m.scopes[name]
 }
 
-// latest is the clock by which slots move.
+// latest returns the time to which slots move.
 func (m *model) latest(clock int64) int64 { return max(clock, m.mark(clock)) }
 
-// now is the clock that decides: the server's, but always later than the newest admission.
+// now returns the time of a decision: the server's clock, but always later than the mark.
 func (m *model) now(clock int64) int64 { return max(clock, m.mark(clock)+1) }
 
-// mark is the latest score, or 0 if it is more than a day ahead of the clock.
+// mark returns the latest score, or 0 if that is more than a day ahead of the server's clock.
 func (m *model) mark(clock int64) int64 {
 	if m.clock > clock+day.Microseconds() {
 		return 0
@@ -78,17 +78,16 @@ func (m *model) mark(clock int64) int64 {
 	return m.clock
 }
 
-// batch is what is decided together, at one time. What it takes is stored when all of it is decided.
+// batch decides several requests at one time. Its admissions are stored after the last decision.
 type batch struct {
 	*model
 	by    replica
 	clock int64
 	now   int64
-	added map[string]int // slots, by the name of the scope
+	added map[string]int // slots by scope
 	taken []*admission
 }
 
-// decideBatch decides a batch in order.
 func (m *model) decideBatch(by replica, clock int64, requests []ratelimit.Request) []ratelimit.Decision {
 	b := &batch{model: m, by: by, clock: clock, now: m.now(clock), added: map[string]int{}}
 	decisions := make([]ratelimit.Decision, len(requests))
@@ -125,7 +124,7 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	if old == nil {
 		old = &admission{}
 	}
-	putBack := b.takeOut(old) // it is decided again as if it had no slots in logs
+	putBack := b.takeOut(old) // its old slots in logs do not count against it
 	if refusal := b.refusal(request); refusal != nil {
 		refusal.Posts, refusal.LastPost = old.posts, old.post
 		switch {
@@ -151,7 +150,7 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	return ratelimit.Decision{Verdict: ratelimit.Admitted}
 }
 
-// takeOut removes an event's slots from the logs of its scopes. What it returns puts them back.
+// takeOut removes an event's slots from the logs of its scopes. Calling putBack restores them.
 func (b *batch) takeOut(a *admission) (putBack func()) {
 	removed := map[*scope][]*charge{}
 	a.released, a.releaser = true, b.by.number
@@ -177,7 +176,8 @@ func (b *batch) takeOut(a *admission) (putBack func()) {
 	}
 }
 
-// hasSlots reports whether an event has slots in all its scopes: in the log, or perhaps in buckets.
+// hasSlots reports whether all scopes of an event hold its slots. Buckets do not name events, so any
+// bucket may hold them.
 func (m *model) hasSlots(by replica, a *admission) bool {
 	for _, level := range by.levels(a.request.Category) {
 		s := m.scope(level.name)
@@ -188,8 +188,8 @@ func (m *model) hasSlots(by replica, a *admission) bool {
 	return true
 }
 
-// stillCounts reports whether the slots of an event count in every tier of its scopes. In a log they count
-// from its latest post, in buckets from its admission.
+// stillCounts reports whether the slots of an event count in every tier of its scopes. In a log they
+// count from their latest move, in buckets from the admission.
 func (m *model) stillCounts(by replica, a *admission, now int64) bool {
 	for _, level := range by.levels(a.request.Category) {
 		from := a.at
@@ -205,7 +205,7 @@ func (m *model) stillCounts(by replica, a *admission, now int64) bool {
 	return true
 }
 
-// move lets the slots of an event count from a time on, where a log has them.
+// move makes the event's slots in logs count from at.
 func (m *model) move(by replica, a *admission, at int64) {
 	a.moved = max(a.moved, at)
 	m.clock = at
@@ -222,13 +222,12 @@ func (m *model) move(by replica, a *admission, at int64) {
 	}
 }
 
-// used is how many slots of a scope are taken in a tier.
+// used counts the slots taken in a tier, including slots of this batch.
 func (b *batch) used(name string, tier ratelimit.Tier) int {
 	return b.model.used(b.scope(name), tier, b.now) + b.added[name]
 }
 
-// kept is what a tier of the global limit keeps for other categories: what is reserved for each and not used
-// by it.
+// kept counts the unused slots that a tier of the global limit keeps for other categories.
 func (b *batch) kept(tier ratelimit.Tier, category string) int {
 	if !b.by.rules.Reserves(tier) {
 		return 0
@@ -242,7 +241,7 @@ func (b *batch) kept(tier ratelimit.Tier, category string) int {
 	return kept
 }
 
-// reservedForOthers is how many slots of a global tier are reserved for other categories, used or not.
+// reservedForOthers counts the slots of a global tier reserved for other categories, used or not.
 func (b *batch) reservedForOthers(level level, tier ratelimit.Tier, category string) int {
 	if level.verdict != ratelimit.Global || !b.by.rules.Reserves(tier) {
 		return 0
@@ -256,8 +255,8 @@ func (b *batch) reservedForOthers(level level, tier ratelimit.Tier, category str
 	return reserved
 }
 
-// refusal is the decision by the tier that frees last, or nil: all have room. Of those that free at the same
-// time it is the first. Its time is a lower bound if that of any tier without room is.
+// refusal returns the decision of the tier that is last to have room, on a tie the first, or nil if all
+// tiers have room. Its wait is a lower bound if any full tier gives only a lower bound.
 func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 	var refusal *ratelimit.Decision
 	latest, atLeast := int64(-1), false
@@ -296,7 +295,8 @@ func (b *batch) refusal(request ratelimit.Request) *ratelimit.Decision {
 
 const never = 1 << 62
 
-// frees is when so many slots have left a tier, if nothing else comes, and whether that is a lower bound.
+// frees returns when a number of slots will have left a tier, if nothing else is admitted, and whether
+// that time is a lower bound.
 func (b *batch) frees(level level, tier ratelimit.Tier, leave int) (at int64, atLeast bool) {
 	window := tier.Window.Microseconds()
 	s := b.scope(level.name)
@@ -331,7 +331,6 @@ func (b *batch) frees(level level, tier ratelimit.Tier, leave int) (at int64, at
 	return times[leave-1] + window, false
 }
 
-// admit stores an admission.
 func (m *model) admit(by replica, a *admission) {
 	m.clock = a.at
 	for _, other := range m.admissions {
@@ -356,7 +355,7 @@ func (m *model) admit(by replica, a *admission) {
 	}
 }
 
-// begin records that a post has begun, by the server's clock, and from when the slots count.
+// begin records a post that begins at a time by the server's clock, and moves the slots to countsFrom.
 func (m *model) begin(by replica, request ratelimit.Request, at, countsFrom int64, post string) {
 	a := m.inFlight(request)
 	a.posts, a.begun, a.post, a.poster = a.posts+1, at, post, by.number
@@ -364,8 +363,8 @@ func (m *model) begin(by replica, request ratelimit.Request, at, countsFrom int6
 	m.move(by, a, countsFrom)
 }
 
-// answered records Slack's answer to the last post of an event in flight. Its slots count from a time, unless
-// that is 0. After a certain failure the event is not in Slack.
+// answered records Slack's response to the last post of an event in flight, and moves its slots to
+// countsFrom unless that is 0. After a certain failure the event is not in Slack.
 func (m *model) answered(by replica, a *admission, failed bool, countsFrom int64) {
 	if countsFrom > 0 {
 		m.move(by, a, countsFrom)
@@ -375,7 +374,7 @@ func (m *model) answered(by replica, a *admission, failed bool, countsFrom int64
 	}
 }
 
-// inFlight is what is in flight for this delivery, or nil.
+// inFlight returns the admission in flight for this delivery, or nil.
 func (m *model) inFlight(request ratelimit.Request) *admission {
 	for _, a := range m.admissions {
 		if a.inFlight && a.is(request) && a.request.Delivery == request.Delivery {
@@ -385,7 +384,7 @@ func (m *model) inFlight(request ratelimit.Request) *admission {
 	return nil
 }
 
-// anyDelivery is what is in flight for any delivery of an event, or nil.
+// anyDelivery returns the admission in flight for any delivery of an event, or nil.
 func (m *model) anyDelivery(request ratelimit.Request) *admission {
 	for _, a := range m.admissions {
 		if a.inFlight && a.is(request) {
@@ -395,7 +394,7 @@ func (m *model) anyDelivery(request ratelimit.Request) *admission {
 	return nil
 }
 
-// markSent records an event as sent. Its slots count from a time, unless that is 0.
+// markSent records an event as sent, and moves its slots to countsFrom unless that is 0.
 func (m *model) markSent(by replica, request ratelimit.Request, at, countsFrom int64) {
 	if a := m.inFlight(request); a != nil && countsFrom > 0 {
 		m.move(by, a, countsFrom)
@@ -411,8 +410,8 @@ func (m *model) markSent(by replica, request ratelimit.Request, at, countsFrom i
 	m.forgetEnd()
 }
 
-// refundable is what can be given back: an event in flight for this delivery, without a post that the caller
-// does not know. It is nil if there is none.
+// refundable returns the admission in flight for this delivery, or nil. If its last post may be in
+// Slack, the caller has to know that post.
 func (m *model) refundable(request ratelimit.Request, known string) *admission {
 	if a := m.inFlight(request); a != nil && (a.post == "" || a.post == known) {
 		return a
@@ -420,7 +419,7 @@ func (m *model) refundable(request ratelimit.Request, known string) *admission {
 	return nil
 }
 
-// refund gives back what an admission was charged. The clock stays where it was.
+// refund returns the slots of an admission. The clock mark stays.
 func (m *model) refund(a *admission) {
 	a.inFlight, a.refunded = false, true
 	for _, name := range a.scopes {
@@ -429,19 +428,18 @@ func (m *model) refund(a *admission) {
 	m.forgetEnd()
 }
 
-// anyInFlight reports whether there is a record of anything.
 func (m *model) anyInFlight() bool {
 	return slices.ContainsFunc(m.admissions, func(a *admission) bool { return a.inFlight })
 }
 
-// forgetEnd is what Redis does with the last record: the key goes, and its expiry with it.
+// forgetEnd drops the expiry after the last record, because Redis removes an empty key.
 func (m *model) forgetEnd() {
 	if !m.anyInFlight() {
 		m.inFlightEnds = 0
 	}
 }
 
-// trace is what is still known of the events with an id, by their identities.
+// trace returns the known state of all events with an id.
 func (m *model) trace(id string) map[identity]ratelimit.Trace {
 	traces := map[identity]ratelimit.Trace{}
 	for _, a := range m.admissions {
@@ -465,7 +463,7 @@ func (m *model) trace(id string) map[identity]ratelimit.Trace {
 	return traces
 }
 
-// ends are when the keys expire, to the microsecond; see end.
+// ends returns when each key expires, to the microsecond; see end.
 func (m *model) ends() map[string]int64 {
 	ends := map[string]int64{}
 	for name, s := range m.scopes {
@@ -485,7 +483,7 @@ func (m *model) ends() map[string]int64 {
 	return ends
 }
 
-// How ends names keys.
+// Names of keys in ends.
 const (
 	logKey      = " as a log"
 	bucketsKey  = " in buckets"
@@ -493,14 +491,13 @@ const (
 	sentKey     = "sent"
 )
 
-// end is when a key is gone that has to live until the time given: with the next whole millisecond of the
-// server's clock.
+// end returns when a key that must live until at expires: at the server's next whole millisecond.
 func (m *model) end(at int64) int64 {
 	aged := m.aged()
 	return aged + ((at-aged)/1000+1)*1000
 }
 
-// expire empties what a key has held.
+// expire removes the data of an expired key.
 func (m *model) expire(key string) {
 	switch {
 	case key == sentKey:
@@ -518,7 +515,7 @@ func (m *model) expire(key string) {
 	}
 }
 
-// copy is a model of its own with the same in it.
+// copy returns a deep copy.
 func (m *model) copy() *model {
 	other := *m
 	other.sent, other.indexed = maps.Clone(m.sent), maps.Clone(m.indexed)
@@ -535,7 +532,7 @@ func (m *model) copy() *model {
 	return &other
 }
 
-// String is what the model holds, for messages.
+// String lists the clock, slots and buckets for failure messages.
 func (m *model) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "clock %d, aged %d\n", m.clock, m.aged())

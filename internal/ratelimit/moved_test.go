@@ -12,13 +12,14 @@ import (
 	"notifier/test/redistest"
 )
 
-// A slot counts from its event's post, for as long as it counts everywhere.
+// A post moves its event's slots to the present, if they still count in every tier.
 
-// moved returns the time in a column of the latest reply from which slots count, or 0.
+// moved returns the time from which slots count, a column of the latest reply, or 0 if no slot moved.
 func (s *store) moved(column int) int64 { return s.latest().([]any)[column].(int64) }
 
-// TestSlotsCountUntilTheFirstWindowEnds, to the microsecond. Until then the event is admitted again free of
-// charge, may be posted, and its slots move. Each case begins half an hour after the full hour.
+// An event's slots count until the first of its windows ends, to the microsecond. Until then the event is
+// admitted again free of charge and may be posted, and its slots move. Each case begins half an hour after
+// the full hour.
 func TestSlotsCountUntilTheFirstWindowEnds(t *testing.T) {
 	e := event("e", "team.job")
 	actions := map[string]func(limiter caller, s *store, posted bool) (counts bool){
@@ -43,7 +44,7 @@ func TestSlotsCountUntilTheFirstWindowEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		global, group, category string
 		posted, ends            time.Duration // after the admission
-		begins                  time.Duration // in addition
+		begins                  time.Duration // in addition to this half hour
 	}{
 		"its category's window":       {"9/2h", "9/1h", "9/40m", 0, 40 * time.Minute, 0},
 		"its group's":                 {"9/2h", "9/40m", "9/1h", 0, 40 * time.Minute, 0},
@@ -76,7 +77,7 @@ func TestSlotsCountUntilTheFirstWindowEnds(t *testing.T) {
 					continue
 				}
 				if action == "admit" && c.ends == time.Microsecond {
-					continue // its clock is a microsecond ahead of the admission
+					continue // admit.lua decides a microsecond after the latest admission
 				}
 				for _, late := range []time.Duration{-time.Microsecond, 0} {
 					s := newEmbedded(t, redistest.RunEmbedded(t))
@@ -124,7 +125,7 @@ func TestEverySlotMoves(t *testing.T) {
 	})
 }
 
-// An event in buckets may cost more than a command can name.
+// An event in buckets may cost more slots than a command can list.
 func TestCostlyEventInBucketsIsPosted(t *testing.T) {
 	eachLimiter(t, "1000000/24h:15m", "1000000/24h:15m", func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 400_000)
@@ -139,7 +140,8 @@ func TestCostlyEventInBucketsIsPosted(t *testing.T) {
 	})
 }
 
-// The clock was ahead by two days. A slot from then does not come back into a window that was filled without it.
+// A slot taken while the clock was two days ahead does not move back into a window that was filled without
+// it.
 func TestSlotOfAFarClockDoesNotMoveBack(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, kit.Rules("1/30m", "1/30m", ""), day)
@@ -164,7 +166,7 @@ func TestMovedClockExpires(t *testing.T) {
 	})
 }
 
-// Of two replicas that have posted an event, the one that moved its slots last is right, in any order.
+// If two workers have posted an event, the later move of its slots wins, in whichever order they restore.
 func TestLatestMoveIsPutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -199,8 +201,8 @@ func TestLatestMoveIsPutBack(t *testing.T) {
 	})
 }
 
-// The first worker does not know of the post that moved the slots: to it, the one in the global limit is too
-// old.
+// The admitting worker does not know of the post that moved the slots. By its journal, the slot in the global
+// log is too old to restore.
 func TestMoveByAnotherWorkerIsRestored(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	rules := kit.Rules("9/10m", "9/1h", "")
@@ -216,7 +218,7 @@ func TestMoveByAnotherWorkerIsRestored(t *testing.T) {
 	inGlobal(t, s, 1)
 	inCategory(t, s, "x", 1)
 
-	// Both know that it was sent, and the first one to say so has moved the slots.
+	// Both workers know that the event was sent. The first to record it has moved the slots.
 	posting.sent(e)
 	admitting.sent(e)
 	s.advance(t, 9*time.Minute)
@@ -236,7 +238,7 @@ func (s *store) entries(t *testing.T, keys ...string) map[string][]redis.Z {
 	return entries
 }
 
-// The store has the admission and has lost the post. The limits may be in buckets by now.
+// The store still has the admission but has lost the post. The limits may use buckets by now.
 func TestLostMoveIsPutBack(t *testing.T) {
 	for _, limit := range []string{"9/10m", "9/10m:1m"} {
 		t.Run(limit, func(t *testing.T) {
@@ -269,8 +271,8 @@ func losesAMove(t *testing.T, s *store, c caller, limit string) {
 	}
 }
 
-// The clock steps back while the store is lost. What is put back ahead of it counts, so the mark follows the
-// moved slots.
+// The clock steps back while the store is lost. Restored slots ahead of it count, because restoring advances
+// the stored clock to the moved slots.
 func TestPutBackSlotsAheadOfTheClockCount(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	c := s.remembering(t, "r", kit.Rules("1/10m", "1/10m", ""), day)
@@ -284,7 +286,7 @@ func TestPutBackSlotsAheadOfTheClockCount(t *testing.T) {
 	c.want(ratelimit.Category, event("f", "a"))
 }
 
-// The store has lost the second decision, and has the slots of the first one.
+// The store has lost the second decision and still has the slots of the first one. Restoring removes them.
 func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
 	for name, refused := range map[string]bool{"admitted": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
@@ -292,7 +294,7 @@ func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
 				c := s.remembering(t, "r", kit.Rules("9/2h", "9/2h+2/10m", ""), day)
 				e := costing(event("e", "a"), 2)
 				c.admits(e)
-				c.admits(event("later", "b")) // its mark is later than the slots that are released
+				c.admits(event("later", "b")) // so that "seen r" is later than the released slots
 				c.pass(s, 11*time.Minute)
 				before := s.entries(t, "{n}:global", "{n}:category:a")
 				seen := s.HGet(t.Context(), "{n}:meta", "seen r").Val()
@@ -317,7 +319,8 @@ func TestReleasedSlotsAreTakenOutAgain(t *testing.T) {
 	}
 }
 
-// Slack can take a lease to respond, and the slots count for a window from then.
+// Slack may respond as late as the end of the lease, and the slots count for a window from then. The record
+// lives as long.
 func TestRecordOutlivesItsSlots(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), time.Minute)
@@ -334,7 +337,8 @@ func TestRecordOutlivesItsSlots(t *testing.T) {
 	limiter.wantUnknown(e, "", "p2")
 }
 
-// One batch has an event in two deliveries. The first, of a higher cost, is refused and releases the old slots.
+// One batch has an event in two stream messages. The first has a higher cost, is refused and releases the old
+// slots.
 func TestReleasedEventIsAdmittedInTheSameBatch(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/2h", "2/10m", ""), day)
@@ -353,13 +357,13 @@ func TestReleasedEventIsAdmittedInTheSameBatch(t *testing.T) {
 	})
 }
 
-// A slot can move to the very time of its replica's latest admission: both are the latest score.
+// A slot can move to the time of its worker's latest admission: both are the latest score.
 func TestLostMoveHasTheTimeOfAnAdmission(t *testing.T) {
 	s := newEmbedded(t, redistest.RunEmbedded(t))
 	c := s.remembering(t, "r", kit.Rules("9/2h", "9/2h", ""), day)
 	e := event("e", "a")
 	c.admits(e)
-	c.admits(event("f", "a")) // a microsecond later by the scores
+	c.admits(event("f", "a")) // its score is a microsecond later
 	before := s.entries(t, "{n}:global")
 	c.sent(e)
 	after := fmt.Sprint(s.entries(t, "{n}:global"))
@@ -371,7 +375,8 @@ func TestLostMoveHasTheTimeOfAnAdmission(t *testing.T) {
 	}
 }
 
-// Two holders have the same event in two deliveries. All slots of an admission have one score.
+// Two workers hold an event in two stream messages of different costs. Moving the slots by the cost of the
+// other message would give the slots of one admission two scores.
 func TestOtherDeliveryMovesNoSlots(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), day)

@@ -19,7 +19,7 @@ var scriptMistakes = map[string][]string{
 		"  «latest = 0 ¦»--",
 		"if latest > server_time «+ DAY ¦»then",
 		"'decided', now, now« - server_time¦»,",
-		// Arguments that cannot be meant.
+		// Invalid arguments.
 		"if not n or« n < least or¦» n % 1 ~= 0 or",
 		"if not n or n < least« or n % 1 ~= 0¦» or (most",
 		"n % 1 ~= 0« or (most and n > most)¦» then",
@@ -47,7 +47,7 @@ var scriptMistakes = map[string][]string{
 		"if events > MOST« or #scopes > MOST¦» then",
 		"origins[ARGV[at]]« or error('event ' .. i .. ' has no origin')¦»\n",
 		"#ARGV > before_costs and number(«1¦0») or 1",
-		// What a log counts.
+		// Counts of logs.
 		"last_outside, resets = now - window«¦ - 1¦ + 1», false",
 		"call('ZCOUNT', s.log, «tier.inside¦text(tier.last_outside)», stamp)",
 		"tier.inside, «stamp¦'+inf'») or 0\n",
@@ -66,7 +66,7 @@ var scriptMistakes = map[string][]string{
 		"for t = 1, «#s.rule¦1» do\n      local tier = s.rule[t]\n      local kept =",
 		"has_room(s, tier, kept + cost)« or cost > s.rule.most_cost¦» then",
 		"most_cost = «width == 0 and MOST_MEMBERS or math.huge¦MOST_MEMBERS»,",
-		// What buckets count.
+		// Counts of buckets.
 		"local ends = now - now % width + width« - 1¦»\n",
 		"return «math.min(ends, newest.ends)¦newest.ends»",
 		"if «tonumber(newest.began) > now¦false» then",
@@ -96,7 +96,7 @@ var scriptMistakes = map[string][]string{
 		"    s = s«.parent¦ ~= global and global or false»\n  end\n  changes = changes + 1\n",
 		"  local s = category«¦.parent»\n  while s do\n    s.batch",
 		"«category.parent == global and '' or 'g'¦''¦'g'»",
-		// What a refusal says.
+		// Refusals.
 		"for t = 1, «#s.rule¦1» do\n    local tier = s.rule[t]\n    local kept, res",
 		"or free_at «>¦<¦>=» row.free_at then",
 		"if wider.free_at «>¦<¦>=» row.free_at then",
@@ -133,7 +133,7 @@ var scriptMistakes = map[string][]string{
 		"    «if not row.verdict then¦do»\n",
 		"    «return¦records[#records + 1] = id\n    records[#records + 1] = stamp .. ':0:0: x'\n    return» row.verdict\n",
 		"«  changes = changes + 1\n¦»  if reserves.of[category] then",
-		// What is reserved.
+		// Reservations.
 		"«s == global and kept_slots(tier, category) or ¦»0",
 		"unused + «math.max(0, slots - taken(s, tier))¦slots - taken(s, tier)»\n",
 		"unused - «math.max(0, own - taken(category, tier))¦(own - taken(category, tier))» or",
@@ -141,7 +141,7 @@ var scriptMistakes = map[string][]string{
 		"local unused = «reserves.unused[tier]¦reserves.unused[global.rule[1]]»\n",
 		"  if «reserves.of[category]¦false» then\n    reserves.unused",
 		"slots - taken(s, «tier¦s.rule[1]»))",
-		// Who is known.
+		// Known events.
 		"if «admitted[id] or ¦»in_flight[i] or sent[i] then",
 		"local stream_message, since = «admitted[id]¦nil», now",
 		"if admission« and still_counts(category, id, admission)¦» then",
@@ -153,7 +153,7 @@ var scriptMistakes = map[string][]string{
 		"tonumber(sent[i]) >« now - dedupe¦= now - dedupe¦ now - math.max(dedupe, longest)»",
 		"«call('EXISTS', key) == 0¦true»",
 		"verdict or decide(i, id, origin, '«0:0:¦»')",
-		// How long an admission is good.
+		// Admissions that still count.
 		"local from = «s.stored.entries > 0 and call('ZSCORE', s.log, id .. ' ' .. since)¦since¦false»\n",
 		"if not from« and s.stored.bucket.total == 0¦» then",
 		"if «not from and s.stored.bucket.total == 0¦false» then",
@@ -161,7 +161,7 @@ var scriptMistakes = map[string][]string{
 		"if from <«=¦» tier.last_outside then",
 		"ipairs(«s.rule¦{ s.rule[1] }¦s ~= global and s.rule or {}¦s ~= category and s.rule or {}¦(s == global or s == category) and s.rule or {}») do\n      if from",
 		"return false\n      end\n    end\n    s = «s.parent¦false»\n  end\n  return true\nend\n\n-- seen_before",
-		// What is decided again.
+		// Second decisions.
 		"if not verdict and «parse_record(in_flight[i])¦false» then",
 		"local removed = dry_run and {} or «take_out(origin.category, id, since)¦{}»\n",
 		"«        slot = slot + 1\n        member = name .. ' ' .. slot\n¦        member = ''\n»",
@@ -178,14 +178,14 @@ var scriptMistakes = map[string][]string{
 		"    read_scope(s)\n  end\n  changes, reserves.unused = changes + 1, «{}¦reserves.unused»\nend",
 		"elseif verdict < 0 and «posts == '0' and ¦»not dry_run then",
 		"    «call('HDEL', KEYS[2], id) ¦»--",
-		// What is known of posts.
+		// Records of posts.
 		"'^(%d+)«g?¦»:(%d+):(%d+):([^ ]*) (.*)$'",
 		"= i, «tonumber(posts)¦0»\n",
 		"= «tonumber(begun)¦0», name\n",
 		"= tonumber(begun), «name¦''»\n",
 		"decide(i, id, origin, «posts .. ':' .. begun .. ':' .. name¦'0:0:'»)",
 		"decide(i, id, origin, posts .. ':' .. begun .. ':' .. «name¦''»)",
-		// What is written to logs.
+		// Writes to logs.
 		"for slot = 2, «cost¦1» do",
 		"stamp, name« .. ' ' .. slot¦»\n",
 		"local name = «id .. ' ' .. stamp¦id¦stamp»\n",
@@ -195,7 +195,7 @@ var scriptMistakes = map[string][]string{
 		"math.min(stale, 1000 + 2 * s.batch)« - 1¦»",
 		"'-inf', text(now - s.«keep¦rule[1].window»)) or 0",
 		"s.members)\n«  expire(s.log, now, s.keep)\n¦¦  expire(s.log, now, s.rule[1].window)\n»",
-		// What is written to buckets.
+		// Writes to buckets.
 		"«slots_before, began = newest.slots_before,¦began =» newest.began\n",
 		"local goes_on = «newest.ends >= now¦false¦newest.member¦newest.ends > now¦newest.ends >= now - 1»\n",
 		"local total = newest.total« + s.batch¦»\n",
@@ -205,7 +205,7 @@ var scriptMistakes = map[string][]string{
 		"s.buckets, '-inf', text(now - s.«keep¦rule[1].window»)",
 		"«  expire(s.buckets, ends, s.keep)\n¦»",
 		"expire(s.buckets, «ends¦now», s.keep)",
-		// What else is left.
+		// Expiry and metadata.
 		"when«, 'GT'¦») == 0",
 		"«    call('PEXPIREAT', key, when, 'NX')\n¦»",
 		"(newest + keep«) / 1000) + 1¦) / 1000)¦ / 2) / 1000) + 1»",
@@ -248,13 +248,13 @@ var scriptMistakes = map[string][]string{
 		"when«, 'GT'¦») == 0",
 		"    redis.call(«'PEXPIREAT', key, when, 'NX'¦'PERSIST', key»)\n",
 		"(newest + keep«) / 1000) + 1¦) / 1000)¦ / 2) / 1000) + 1»",
-		// Where an event's slots are.
+		// Arguments that describe an event's slots.
 		"«    redis.call('ZCARD', KEYS[k])\n¦»",
 		"log = slots.logs[«tonumber(ARGV[tier])¦1¦3»],",
 		"fixed = «ARGV[tier + 2] == '1'¦false»,",
 		"for k = key, #KEYS«¦ - 1» do",
 		"for tier = at + 1, #ARGV«¦ - 3», 3 do",
-		// How long they count.
+		// Slots that still count.
 		"ipairs(«slots.tiers¦{}¦{ slots.tiers[1] }») do",
 		"or now - window«¦ - 1¦ + 1»\n",
 		"return «fixed and now - now % window - 1 or ¦»now - window",
@@ -262,7 +262,7 @@ var scriptMistakes = map[string][]string{
 		"id .. ' ' .. record.admitted)« or record.admitted¦ or '0'»\n",
 		"local from = «redis.call('ZSCORE', tier.log.key, id .. ' ' .. record.admitted) or ¦»record.admitted\n",
 		"if tonumber(from) <«=¦» last_outside(tier.window, tier.fixed, now) then",
-		// How they move.
+		// Moved slots.
 		"MOST_MEMBERS = «1000¦1000000000¦1¦999» -- of one event in a log, as in",
 		"text(now), id« .. ' ' .. record.admitted¦»\n",
 		"for slot = 2, «slots.cost¦1¦slots.cost - 1» do",
@@ -292,7 +292,6 @@ var scriptMistakes = map[string][]string{
 		"«redis.call('ZCARD', KEYS[3]) ¦»--",
 	},
 	"lua/refund.lua": {
-		// Refunds.
 		"if cost > 0 and «not remove(KEYS[2 + n])¦(remove(KEYS[2 + n]) or true)¦not remove(KEYS[2 + n]) and false» then",
 		"if «ARGV[5] ~= '' and token ~= ARGV[5]¦false» then",
 		"if not record or «record.stream_message ~= ARGV[2]¦false» or",
@@ -314,7 +313,7 @@ var scriptMistakes = map[string][]string{
 	},
 	"lua/restore.lua": {
 		"ends = a.since - a.since % width + width - «1¦2»\n",
-		// What is put back.
+		// Restored admissions.
 		"if «#index > 0¦false» and",
 		"KEYS[4], «'GT', ¦»unpack",
 		"type(«p¦»call('ZADD'",
@@ -344,7 +343,7 @@ var scriptMistakes = map[string][]string{
 		"name or name« .. ' ' .. slot¦»\n",
 		"if «a.cost <= MOST_MEMBERS and ¦»(s.width == 0 or not a.missing) then",
 		"and (s.width == 0« or not a.missing¦») then",
-		// Slots that moved or were released.
+		// Moved and released slots.
 		"a.missing« or a.released or¦ or» a.moved >= seen",
 		"a.missing or a.released« or a.moved >= seen¦» --",
 		"a.moved >«=¦» seen",
@@ -411,7 +410,6 @@ var scriptMistakes = map[string][]string{
 		"«(tonumber(fields[i + 1]) or 0) < now - LONGEST * 1000¦false¦true»",
 	},
 	"lua/peek.lua": {
-		// What peek.lua shows.
 		"redis.call('ZCOUNT', log, «after, text(now)¦text(before), text(now)¦after, '+inf'»)",
 		"redis.call('ZRANGEBYSCORE', buckets, «after¦text(before)»,",
 		"    slots = «slots + ¦slots + 0 * ¦»tonumber(string.match(newest[1]",
@@ -461,7 +459,7 @@ var scriptMistakes = map[string][]string{
 		// The pace.
 		"local free = «count > 0 and frees(older) or ¦»0",
 		"local newer = «count - 1 - others¦count - others¦math.max(0, count - 2 - others)»",
-		// Which post goes first.
+		// Order of posts.
 		"frees(«older¦0») or 0",
 		"newer = count - 1« - others¦»\n",
 		"  if «others >= count¦false¦others > count» then",
@@ -489,7 +487,7 @@ var scriptMistakes = map[string][]string{
 		"«  redis.call('ZREMRANGEBYRANK', KEYS[4], 0, -2001)\n¦»",
 		"KEYS[4], 0, -«2001¦1000»)",
 		"redis.call('«PEXPIRE', KEYS[4], ¦PEXPIRETIME', KEYS[4]) local _ = (»",
-		// What others have written.
+		// Foreign data.
 		"if ends + MINUTE > now «and ends <= now + longest_pause ¦»then",
 		"«math.min(tonumber(lasts), longest_pause)¦tonumber(lasts)»",
 		"KEYS[4], «max_score¦'+inf'», '-inf',",
@@ -520,7 +518,7 @@ var scriptMistakes = map[string][]string{
 		"«    move(record, ARGV[6], slots, KEYS[5], counts_from)\n¦»",
 		"moved = «counts_from¦0»\n",
 		"counts_from = «decision_time(now, redis.call('HGET', KEYS[5], 'clock'))¦now»\n",
-		// What others have written.
+		// Foreign data.
 		"«redis.call('ZCARD', KEYS[1]) ¦»--",
 		"«math.min(tonumber(ARGV[4]), longest_pause)¦tonumber(ARGV[4])»",
 		"«redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. text(now + longest_pause), '+inf')\n¦»",

@@ -25,12 +25,13 @@ import (
 )
 
 // A mutant is the product with one mistake. The tests of this package and of the scripts must fail on each
-// (make mutants). A mutant ends with the first test that catches it. With NOTIFIER_MUTANTS_RECORD it meets
-// all tests, which takes four times as long, and the record shows which tests catch which mutant and which
-// test is the only one to catch it: a test that never is can go, if it checks nothing else.
+// mutant (make mutants). The first failing test ends the run of a mutant. With NOTIFIER_MUTANTS_RECORD each
+// mutant meets all tests, which takes four times as long. The record shows which tests catch each mutant. A
+// test that is never the only one to catch a mutant can go, if it checks nothing else.
 //
-// The lists name mistakes by file: in «right¦wrong» the right text becomes the wrong one, and the words
-// around it are there to be found exactly once. «right¦wrong¦wrong too» are two mistakes.
+// The lists name mistakes by file. «right¦wrong» replaces the right text with the wrong one. The line must
+// occur exactly once in the file, so it includes words around the mistake. «right¦wrong¦wrong too» makes
+// two mutants.
 type mutant struct{ file, mistake, old, new string }
 
 func allMutants() (all []mutant) {
@@ -50,10 +51,10 @@ func allMutants() (all []mutant) {
 	return all
 }
 
-// mutantDeadline bounds each part of the tests. A mutant that makes a test hang is caught by that test.
+// mutantDeadline bounds each part of the tests. A test that hangs on a mutant has caught it.
 const mutantDeadline = 90 * time.Second
 
-// TestEveryMutantFits takes a second: run it after a change of the product.
+// TestEveryMutantFits takes a second. Run it after a change of the scripts or of this package.
 func TestEveryMutantFits(t *testing.T) {
 	for _, m := range allMutants() {
 		if _, err := m.source("../.."); err != nil {
@@ -62,12 +63,12 @@ func TestEveryMutantFits(t *testing.T) {
 	}
 }
 
-// TestEveryMutantIsCaught runs some of them with -run, for example
+// TestEveryMutantIsCaught takes more than an hour. -run selects mutants, for example
 // TestEveryMutantIsCaught/mutant/restore.lua.
 func TestEveryMutantIsCaught(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	kit.Check(t, err)
-	if !t.Run("fits", TestEveryMutantFits) { // before the first is run
+	if !t.Run("fits", TestEveryMutantFits) { // a stale list fails before any mutant runs
 		return
 	}
 	if catchers, output := runTests(t, root, "", "", true); len(catchers) > 0 {
@@ -75,8 +76,8 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	}
 
 	all := allMutants()
-	outcomes := make([]outcome, len(all))                  // empty for those that -run leaves out
-	places := make(chan struct{}, runtime.GOMAXPROCS(0)+1) // -parallel is for tests that only wait
+	outcomes := make([]outcome, len(all))                  // zero if -run leaves the mutant out
+	places := make(chan struct{}, runtime.GOMAXPROCS(0)+1) // -parallel is higher, for tests that only wait
 	t.Run("mutant", func(t *testing.T) {
 		for i, m := range all {
 			t.Run(filepath.Base(m.file)+": "+m.mistake, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	report(t, recording(), slices.DeleteFunc(outcomes, func(o outcome) bool { return o.File == "" }))
 }
 
-// outcome says which tests caught a mutant: none if it survived.
+// outcome lists the tests that caught a mutant. The list is empty if the mutant survived.
 type outcome struct {
 	File    string   `json:"file"`
 	Mistake string   `json:"mistake"`
@@ -99,7 +100,7 @@ type outcome struct {
 	Seconds float64  `json:"seconds"`
 }
 
-// recordVariable names a file. Each outcome is appended to it as a line of JSON as soon as the mutant is done.
+// recordVariable names the record: a file to which each outcome is appended as a line of JSON.
 const recordVariable = "NOTIFIER_MUTANTS_RECORD"
 
 func recording() bool { return os.Getenv(recordVariable) != "" }
@@ -117,12 +118,12 @@ func (o outcome) record(t *testing.T) {
 	kit.Check(t, err)
 	file, err := os.OpenFile(os.Getenv(recordVariable), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	kit.Check(t, err)
-	_, err = file.Write(append(line, '\n')) // in one write, because several mutants may run
+	_, err = file.Write(append(line, '\n')) // one write, because mutants run in parallel
 	kit.Check(t, errors.Join(err, file.Close()))
 }
 
-// report prints how many mutants were caught. If all tests have met them, it prints before who caught each,
-// how many each test caught, and how many it alone caught.
+// report prints the number of mutants caught. If full is set, it first prints the tests that caught each
+// mutant, and for each test the number of mutants that it caught, and that only it caught.
 func report(t *testing.T, full bool, outcomes []outcome) {
 	t.Helper()
 	if full {
@@ -173,7 +174,7 @@ func (m mutant) source(root string) (string, error) {
 	return strings.Replace(string(text), m.old, m.new, 1), nil
 }
 
-// run tries one mutant on the tests.
+// run runs the tests on one mutant.
 func (m mutant) run(t *testing.T, root string) outcome {
 	t.Helper()
 	begin := time.Now()
@@ -185,8 +186,7 @@ func (m mutant) run(t *testing.T, root string) outcome {
 	return outcome{File: m.file, Mistake: m.mistake, Caught: catchers, Seconds: time.Since(begin).Seconds()}
 }
 
-// The tests are in short form, and those that need a while to start servers are left out. A fixed seed plays
-// the same histories each time.
+// Patterns of test names. left matches the tests that mutants skip, because their servers start slowly.
 const (
 	left    = "^TestEveryMutant|Cluster|Sentinel|Primary|Failover|Silent"
 	vectors = "^(TestTheScriptsDecideLikeTheModel|TestVectorsReplay)$"
@@ -208,10 +208,11 @@ var nearest = map[string][]string{
 
 var testName = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)`)
 
-// partsOf divides the tests for a mutant of a file. Each part is a process: after a mutant has crashed or
-// hung one, the others still run. The first ones are quick and catch most mutants.
+// partsOf divides the tests for a mutant of a file. Each part runs in its own process, so the others still
+// run after a crash or a hang. The first parts are quick and catch most mutants.
 func partsOf(root, file string) ([][]string, error) {
-	random := []string{"-rapid.seed=1", "-rapid.checks=500"} // a fifth of them in short form
+	// The seed repeats the same histories. With -test.short, rapid plays a fifth of the checks.
+	random := []string{"-rapid.seed=1", "-rapid.checks=500"}
 	parts := [][]string{append(random, "-test.run="+vectors)}
 	var near []string
 	for _, name := range nearest[filepath.Base(file)] {
@@ -232,10 +233,10 @@ func partsOf(root, file string) ([][]string, error) {
 	), nil
 }
 
-// runTests runs the tests with a file replaced, or with none if file is empty, to the end or until a part
-// fails. A script is tested by package lua, too. For a script this package is not compiled again: this very
-// program has the tests, and replaces the script when it starts. Returns the names of the top-level tests
-// that failed.
+// runTests runs the tests with a file replaced, or with none if file is empty, and returns the names of the
+// top-level tests that failed. Unless toTheEnd is set, it stops after the first part that fails. The tests
+// of package lua run too, except for Go mutants. Only a Go mutant needs a new build of this package: for a
+// script, this program is started again, and replaces the script first.
 func runTests(t *testing.T, root, file, mutated string, toTheEnd bool) (failed []string, output string) {
 	t.Helper()
 	replaced := map[string]string{}
@@ -312,12 +313,12 @@ func failures(output string) (names []string) {
 	case hung:
 		return []string{"(the deadline)"}
 	case strings.Contains(output, "\ngoroutine "):
-		return []string{"(a crash)"} // outside of any test's goroutine
+		return []string{"(a crash)"} // outside of all test goroutines
 	}
 	return nil
 }
 
-// execute runs a program in a directory, with more in its environment.
+// execute runs a program in a directory with additional environment variables.
 func execute(t *testing.T, directory string, more []string, name string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), mutantDeadline+time.Minute)
 	defer cancel()
@@ -333,7 +334,7 @@ const (
 	mutatedVariable = "NOTIFIER_TEST_MUTATED_BY"
 )
 
-// In the program that runTests starts, a script is replaced before the first test.
+// init replaces a script if runTests has started this program.
 func init() {
 	scripts := map[string]*string{"admit": &lua.Admit, "pauses": &lua.Pauses}
 	composed := map[string]*string{ // they begin with lua.Record

@@ -56,7 +56,7 @@ func TestTLSOfOneServer(t *testing.T) {
 }
 
 func TestOpenSetsShortTimeouts(t *testing.T) {
-	// What the script promises makes one retry safe; more would only add to the silence.
+	// Scripts are idempotent, so one retry is safe. More retries would only delay the error.
 	type settings struct {
 		Dial, Read, Write time.Duration
 		Retries, Dials    int
@@ -128,8 +128,8 @@ func TestErrorsHideThePassword(t *testing.T) {
 	}
 }
 
-// at returns the identity of a server at an address, with a certificate for these names; by default for the
-// address.
+// at returns the identity of a server. Its certificate is for these names, or for the address if there are no
+// names.
 func at(address string, names ...string) redistest.Identity {
 	if len(names) == 0 {
 		names = []string{address}
@@ -137,13 +137,13 @@ func at(address string, names ...string) redistest.Identity {
 	return redistest.Identity{Address: address, Names: names}
 }
 
-// on returns the address of a server under another name of its host.
+// on returns the address of a server with another name for its host.
 func on(host string, server redistest.TLS) string {
 	_, port, _ := net.SplitHostPort(server.Addr)
 	return net.JoinHostPort(host, port)
 }
 
-// openTLS opens a URL as a worker does that trusts one authority.
+// openTLS returns the limiter of a worker that trusts one authority.
 func openTLS(t *testing.T, url string, trusted *kit.Authority) *ratelimit.Limiter {
 	t.Helper()
 	client, _, err := ratelimit.OpenGuarded(url, &tls.Config{RootCAs: trusted.Pool()}, 8)
@@ -154,7 +154,7 @@ func openTLS(t *testing.T, url string, trusted *kit.Authority) *ratelimit.Limite
 	return limiter
 }
 
-// refuses expects that the limiter stops at the certificate of this server.
+// refuses expects a limiter to reject the certificate of this server.
 func refuses[E error](t *testing.T, url string, trusted *kit.Authority, server redistest.TLS) {
 	t.Helper()
 	err := openTLS(t, url, trusted).Check(t.Context())
@@ -170,7 +170,7 @@ func TestTLSOfACluster(t *testing.T) {
 	t.Run("a certificate each", func(t *testing.T) {
 		t.Parallel()
 		nodes := redistest.StartTLSCluster(t, authority, at("127.0.0.2"), at("127.0.0.3"), at("127.0.0.4"))
-		for _, node := range nodes { // whichever of them has the keys
+		for _, node := range nodes { // only one of them owns the keys
 			kit.Check(t, openTLS(t, "rediss://"+node.Addr+"?addr="+nodes[0].Addr, authority).Check(t.Context()))
 		}
 		refuses[x509.UnknownAuthorityError](t, "rediss://"+nodes[0].Addr+"?addr="+nodes[0].Addr, other, nodes[0])
@@ -206,7 +206,7 @@ func TestTLSOfSentinels(t *testing.T) {
 	watcher = redistest.StartTLSSentinel(t, authority, at("127.0.0.2", "localhost"), shared)
 	kit.Check(t, openTLS(t, url(on("localhost", watcher)), authority).Check(t.Context()))
 
-	// A Sentinel may name any server, and none is trusted for that.
+	// A Sentinel may name any server. Its word does not replace a valid certificate.
 	impostor := redistest.StartTLSServer(t, authority, at("127.0.0.3", "127.0.0.4", "elsewhere.example"))
 	watcher = redistest.StartTLSSentinel(t, authority, at("127.0.0.2"), impostor)
 	refuses[x509.HostnameError](t, url(watcher.Addr), authority, impostor)
@@ -229,7 +229,7 @@ func TestReadyAndCheckStoreNothing(t *testing.T) {
 
 const emptyDecision = "*7\r\n$7\r\ndecided\r\n:1795149541123457\r\n:0\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
 
-// A store that does not tell its version is taken.
+// A store that reports no version is accepted.
 func TestCheckRejectsAnOldRedis(t *testing.T) {
 	bulk := func(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 	for info, refused := range map[string]string{
@@ -303,8 +303,7 @@ func TestWrongPasswordIsNotShown(t *testing.T) {
 	limiterAt(t, "redis://:right-word@"+server.Addr).admits(event("e", "a"))
 }
 
-// TestAWaitForAConnectionIsNoOutage: calls that are more than the connections take turns, also for longer
-// than one call may take.
+// If there are more calls than connections, calls take turns, even if one waits longer than a call may take.
 func TestAWaitForAConnectionIsNoOutage(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.StartProxy(t, redistest.StartProcess(t).Addr)
@@ -323,7 +322,7 @@ func TestAWaitForAConnectionIsNoOutage(t *testing.T) {
 	calls.Wait()
 }
 
-// fails expects every call to be an error that says why, and none to be a decision.
+// fails expects every call to return an error with this reason, and no decision.
 func (c caller) fails(why string) {
 	c.t.Helper()
 	ctx, e := c.t.Context(), event("e", "a")
@@ -347,7 +346,7 @@ func (c caller) fails(why string) {
 		"Sent":  func() error { return c.Sent(ctx, e) },
 	} {
 		var err error
-		kit.Within(kit.Patience, func() bool { // a busy machine may need longer than a call has
+		kit.Within(kit.Patience, func() bool { // on a busy machine the call may time out first
 			err = attempt()
 			return err == nil || !strings.Contains(err.Error(), "timeout")
 		})
@@ -357,8 +356,8 @@ func (c caller) fails(why string) {
 	}
 }
 
-// within fails if a call takes longer than dialing and calling may take together, with room for a slow
-// machine.
+// within fails if a call takes more than 5 s, which is longer than the timeouts of a dial and a call allow,
+// with room for a slow machine.
 func within(t *testing.T, call func()) {
 	t.Helper()
 	started := time.Now()
@@ -424,8 +423,8 @@ func TestOutOfMemoryAdmitsNothing(t *testing.T) {
 	limiter.want(ratelimit.Category, event("x", "a"))
 }
 
-// fake is a server that speaks Redis's protocol and answers each command with the raw reply given for it, by
-// its name or by its name and first argument, and every other command with an error.
+// fake starts a server that speaks the Redis protocol, and returns its address. The key of a raw reply is a
+// command's name, or its name and first argument. All other commands fail.
 func fake(t *testing.T, replies map[string]string) string {
 	t.Helper()
 	listening, err := server.NewServer("127.0.0.1:0")
@@ -444,7 +443,7 @@ func fake(t *testing.T, replies map[string]string) string {
 	return listening.Addr().String()
 }
 
-// silent is a server that takes connections and never answers.
+// silent starts a server that accepts connections and never replies.
 func silent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -462,7 +461,7 @@ func silent(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// limiterAt is a limiter under 100/30m and 10/30m over a URL.
+// limiterAt returns a limiter under 100/30m and 10/30m for a URL.
 func limiterAt(t *testing.T, url string) caller {
 	t.Helper()
 	limiter, err := ratelimit.New(kit.OpenRedis(t, url), "n", kit.Rules("100/30m", "10/30m", ""), day)

@@ -17,16 +17,15 @@ import (
 	"notifier/test/redistest"
 )
 
-// paceModel is what begin.lua and answered.lua promise of posts without an event, as plainly as possible:
-// lists that are gone through from their start for every question. Times are microseconds. Nothing is ever
-// removed but what has ended.
+// paceModel models begin.lua and answered.lua for posts without an event, as plainly as possible. It searches
+// all entries on every call, and keeps slots and pauses that no longer count. Times are microseconds.
 type paceModel struct {
 	slots   map[string]map[string]int64        // channel -> name of a post -> its time
-	kept    map[string]map[string]int64        // the same, of slots that are kept for a post
+	kept    map[string]map[string]int64        // the same for slots kept for a post
 	waiting map[string]map[string]modelWaiting // channel -> worker
 	pauses  map[string]int64                   // channel or "*" -> end
 	probes  map[string]modelProbe              // channel or "*"
-	refused map[string]bool                    // channels that were refused since the last post was made
+	refused map[string]bool                    // channels refused since the last successful post
 }
 
 type modelProbe struct {
@@ -34,7 +33,7 @@ type modelProbe struct {
 	name        string
 }
 
-// modelWaiting is the post of a worker that has waited longest.
+// modelWaiting is a worker's post that has waited longest.
 type modelWaiting struct {
 	name        string
 	since, ends int64
@@ -53,7 +52,7 @@ func newPaceModel() *paceModel {
 	}
 }
 
-// probing is the post that probes now; empty: none.
+// probing returns the name of the post that probes a scope now, or "".
 func (m *paceModel) probing(scope string, now int64) string {
 	if p := m.probes[scope]; p.began <= now && now < p.ends {
 		return p.name
@@ -107,7 +106,8 @@ func (m *paceModel) probe(scope string, now int64, post ratelimit.Post) {
 	}
 }
 
-// pausedFor is how long a pause keeps the post from beginning, or whether it would be the probe after it.
+// pausedFor returns how long a pause holds the post back, and whether the post would be the probe after the
+// pause.
 func (m *paceModel) pausedFor(scope string, now int64, name string) (time.Duration, bool) {
 	ends, is := m.pauses[scope]
 	if !is || ends+60*modelSecond <= now {
@@ -124,7 +124,7 @@ func (m *paceModel) pausedFor(scope string, now int64, name string) (time.Durati
 	return 0, true
 }
 
-// older is how many posts wait that come before this one: one of each worker.
+// older counts the waiting posts that come before this one, at most one of each worker.
 func (m *paceModel) older(now int64, pace ratelimit.Tier, post ratelimit.Post) (older int) {
 	if pace.Count == 0 || post.Worker == "" {
 		return 0
@@ -141,7 +141,7 @@ func (m *paceModel) older(now int64, pace ratelimit.Tier, post ratelimit.Post) (
 	return older
 }
 
-// wait notes that a post will ask again, unless an older one of its worker will.
+// wait enters a post for its worker, unless an older one is entered.
 func (m *paceModel) wait(post ratelimit.Post, ends int64) {
 	if post.Worker == "" {
 		return
@@ -155,8 +155,8 @@ func (m *paceModel) wait(post ratelimit.Post, ends int64) {
 	}
 }
 
-// frees is when there is room for a post and so many others, as far as the posts that are made go. As many as
-// the pace takes in a window are made in one.
+// frees returns when the pace has room for a post behind others that wait, by the slots taken so far. Each
+// window takes up to count of the others.
 func (m *paceModel) frees(now int64, post ratelimit.Post, others, count int, window int64) int64 {
 	if count > 0 && others >= count {
 		return max(now, m.frees(now, post, others-count, count, window)) + window
@@ -190,7 +190,8 @@ func (m *paceModel) answered(now int64, a ratelimit.Answer) (ratelimit.PauseScop
 		}
 		for _, scope := range []string{"*", a.Channel} {
 			if m.probes[scope].name == a.Name {
-				// with a later refusal it would have gone: so the pause is over, also when the clock was set back
+				// A later refusal would have removed the probe. So the pause ends, even after a set-back
+				// of the clock.
 				delete(m.probes, scope)
 				delete(m.pauses, scope)
 			}
@@ -212,8 +213,8 @@ func (m *paceModel) pause(scope string, ends int64) {
 	delete(m.probes, scope)
 }
 
-// revives reports whether a pause that no longer counts would count again if the clock was set back to then.
-// The scripts may have removed it, which is right either way; the model keeps everything.
+// revives reports whether a pause that no longer counts would count again if the clock were set back to then.
+// The scripts may keep such a pause or remove it; the model keeps it.
 func (m *paceModel) revives(now, then int64) bool {
 	for _, ends := range m.pauses {
 		if ends+60*modelSecond <= now && ends+60*modelSecond > then {
@@ -223,16 +224,16 @@ func (m *paceModel) revives(now, then int64) bool {
 	return false
 }
 
-// TestPermitsAreAsTheModelGivesThem plays random histories of posts, answers, repeated calls and clock steps,
-// by replicas with different paces, and compares each answer to the microsecond. It needs a clock that stands
-// still between two calls, so it runs on the embedded store; what it finds there the other tests of the pace
-// hold against a redis-server.
+// TestPermitsAreAsTheModelGivesThem plays random histories of posts, responses, repeated calls and clock
+// steps, by workers with different paces, and compares each reply to the microsecond. The clock has to stand
+// still between two calls, so the test runs on the embedded store. The other tests of the pace also run on a
+// redis-server.
 func TestPermitsAreAsTheModelGivesThem(t *testing.T) {
 	redistest.EachStore(t, func(t *testing.T, _ *redistest.Server) {
 		t.Skip("the clock of a redis-server cannot be set")
 	}, func(t *testing.T, embedded *miniredis.Miniredis) {
 		s := newEmbedded(t, embedded)
-		client := patient(t, s.Client) // one for all histories, of which there may be thousands
+		client := patient(t, s.Client) // shared by all histories, perhaps thousands
 		rapid.Check(t, func(r *rapid.T) {
 			h := newPaceHistory(t, r, s, client)
 			r.Repeat(map[string]func(*rapid.T){
@@ -249,14 +250,14 @@ type paceHistory struct {
 	model    *paceModel
 	replicas []caller
 	paces    []ratelimit.Tier
-	asked    []ratelimit.Post // in any order of answers
-	waits    []time.Duration  // the last ones that were asked for
+	asked    []ratelimit.Post // the last few; Slack may respond in any order
+	waits    []time.Duration  // from the replies
 	names    int
 }
 
 func newPaceHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalClient) *paceHistory {
 	kit.Check(t, client.FlushAll(t.Context()).Err())
-	s.startAt(0) // a history that is played again begins at the same time
+	s.startAt(0) // so that a replayed history begins at the same time
 	h := &paceHistory{t: t, s: s, model: newPaceModel()}
 	for range rapid.IntRange(1, 3).Draw(r, "replicas") {
 		pace := ratelimit.Tier{}
@@ -287,7 +288,7 @@ func (h *paceHistory) begin(r *rapid.T) {
 	})
 }
 
-// beginAgain is a call whose answer was lost, or was to wait.
+// beginAgain repeats a call after a lost reply or a wait.
 func (h *paceHistory) beginAgain(r *rapid.T) {
 	if len(h.asked) > 0 {
 		h.ask(r, rapid.SampledFrom(h.asked).Draw(r, "post"))
@@ -333,7 +334,7 @@ func (h *paceHistory) answer(r *rapid.T) {
 	}
 }
 
-// wait lets some time pass, often just as much as a caller has to wait, or steps the clock back.
+// wait lets some time pass, often exactly the wait in the last reply that had one, or steps the clock back.
 func (h *paceHistory) wait(r *rapid.T) {
 	d := time.Duration(rapid.IntRange(0, 6_000_000).Draw(r, "microseconds")) * time.Microsecond
 	switch how := rapid.IntRange(0, 5).Draw(r, "how"); {

@@ -14,7 +14,7 @@ import (
 	"notifier/test/kit"
 )
 
-// paced is a replica with a pace, or "off", and limits that nothing reaches.
+// paced returns a limiter with a pace, or without one if pace is "off". Its limits are never reached.
 func (s *store) paced(t testing.TB, pace string) caller {
 	t.Helper()
 	rules := kit.Rules("100000/30m", "100000/30m", "")
@@ -24,7 +24,8 @@ func (s *store) paced(t testing.TB, pace string) caller {
 	return s.limiter(t, rules, day)
 }
 
-// wantPaced expects to wait for the pace, and for so long: less where the clock runs by itself.
+// wantPaced expects a wait for the pace. On a redis-server, where the clock runs, up to
+// half of it may have passed.
 func (c caller) wantPaced(s *store, want time.Duration, post ratelimit.Post) {
 	c.t.Helper()
 	permit := c.ask(post)
@@ -33,13 +34,13 @@ func (c caller) wantPaced(s *store, want time.Duration, post ratelimit.Post) {
 	}
 }
 
-// waitingPost is a post that waits for the pace since so long before the server's start.
+// waitingPost returns a post that began to wait this long before a fixed time. Scripts only compare the
+// starts of waits with each other.
 func waitingPost(worker, name string, waited time.Duration) ratelimit.Post {
 	since := time.Date(2026, 11, 20, 4, 0, 0, 0, time.UTC).Add(-waited)
 	return ratelimit.Post{Worker: worker, Name: name, Since: since}
 }
 
-// wantGranted expects a permit.
 func (c caller) wantGranted(post ratelimit.Post) {
 	c.t.Helper()
 	if permit := c.ask(post); permit.Status != ratelimit.Granted {
@@ -47,7 +48,8 @@ func (c caller) wantGranted(post ratelimit.Post) {
 	}
 }
 
-// Each worker has one place, that of its oldest post; a pace with more slots leaves as many as others wait.
+// Each worker has one place in the queue, for its oldest post. A pace of several slots leaves one to each
+// older place.
 func TestEachWorkerHasOnePlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "3/1m")
@@ -61,14 +63,15 @@ func TestEachWorkerHasOnePlace(t *testing.T) {
 		limiter.ask(waitingPost("another", "a1", time.Hour-30*time.Minute))
 		s.advance(t, time.Minute)
 		newer := waitingPost("other", "n1", time.Minute)
-		limiter.wantGranted(newer) // of three slots, two are left to the older ones
+		limiter.wantGranted(newer) // of three slots, two are left to the older posts
 		limiter.wantPaced(s, time.Second, waitingPost("other", "n2", time.Minute))
 		limiter.wantGranted(waitingPost("one", "o0", time.Hour))
 		limiter.wantGranted(waitingPost("another", "a1", time.Hour-30*time.Minute))
 	})
 }
 
-// A dead worker delays the others by a second. Entries that no worker has written delay none.
+// A dead worker delays the others by a second. Damaged entries, and entries from before the clock was set
+// back, cause no delay.
 func TestWorkerThatIsGoneIsNotWaitedFor(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1/1m")
@@ -76,10 +79,10 @@ func TestWorkerThatIsGoneIsNotWaitedFor(t *testing.T) {
 		limiter.postsTo(aChannel, "p1")
 		limiter.posted("p1")
 		limiter.ask(waitingPost("gone", "g1", time.Hour))
-		far := s.Time(t.Context()).Val().Add(20 * time.Minute).UnixMicro() // before the clock was set back
+		far := s.Time(t.Context()).Val().Add(20 * time.Minute).UnixMicro() // as after a set-back
 		kit.Check(t, s.HSet(t.Context(), waiting, "x", "1 2", "y", fmt.Sprintf("1 %d far", far), "z", "").Err())
 		newer := waitingPost("other", "n1", time.Minute)
-		s.advance(t, time.Minute+100*time.Millisecond) // p1 left before, and nobody waits less for that
+		s.advance(t, time.Minute+100*time.Millisecond) // p1 left 100 ms ago, which does not shorten the wait
 		limiter.wantPaced(s, time.Second, newer)
 		if left := s.PTTL(t.Context(), waiting).Val(); left <= 0 || left > 2*time.Hour {
 			t.Errorf("what waits expires in %s", left)
@@ -92,7 +95,7 @@ func TestWorkerThatIsGoneIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// The slot that is kept for a post counts against the others, not against the post itself, and ends with it.
+// A slot kept for a post counts against other posts, not against the post itself, and ends with its permit.
 func TestKeptSlotIsTakenOnce(t *testing.T) {
 	for _, pace := range []string{"1/1m", "2/1m"} {
 		t.Run(pace, func(t *testing.T) {
@@ -129,7 +132,7 @@ func TestOnlyPermittedPostsAreRecorded(t *testing.T) {
 		limiter.posts(1, e, "", "p1")
 		limiter.posts(1, e, "", "p1")
 		s.advance(t, 2*time.Minute)
-		limiter.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "p2") // before the pace
+		limiter.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "p2") // the record is checked before the pace
 		limiter.posts(2, e, "p1", "p2")
 	})
 }
@@ -140,7 +143,7 @@ func TestChannelIsPacedByItsConfiguredName(t *testing.T) {
 		one.postsTo("#alerts", "p1")
 		other.wantPaced(s, time.Minute, ratelimit.Post{Channel: "#alerts", Name: "p2"})
 		other.postsTo(aChannel, "p3")
-		_, err := one.Begin(t.Context(), ratelimit.Post{Name: "p4", Longest: aPost}) // a webhook's own
+		_, err := one.Begin(t.Context(), ratelimit.Post{Name: "p4", Longest: aPost}) // no channel: a webhook
 		kit.Check(t, err)
 		want := []string{"{n}:pace:#alerts", "{n}:pace:" + aChannel, "{n}:pace:webhook"}
 		keys := s.Keys(t.Context(), "{n}:pace:*").Val()
@@ -151,7 +154,7 @@ func TestChannelIsPacedByItsConfiguredName(t *testing.T) {
 	})
 }
 
-// A channel that is always busy keeps its key alive. What no pace can ask for goes with the next post.
+// The key of a busy channel never expires, so each post removes the slots that no pace can count any more.
 func TestStaleSlotsAreRemoved(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "1000/1h")
@@ -176,8 +179,8 @@ func TestStaleSlotsAreRemoved(t *testing.T) {
 	})
 }
 
-// left returns what is left of the pause of a channel, or of the workspace if channel is empty; 0: there is
-// none.
+// left returns the remaining pause of a channel, or of the workspace if channel is empty. Without a pause it
+// returns 0.
 func (c caller) left(channel string) time.Duration {
 	c.t.Helper()
 	pauses, err := c.Pauses(c.t.Context())
@@ -190,7 +193,7 @@ func (c caller) left(channel string) time.Duration {
 	return 0
 }
 
-// paused allows for the time that has passed on a server whose clock runs by itself.
+// paused expects a remaining pause. On a redis-server, where the clock runs, up to a minute may have passed.
 func (c caller) paused(s *store, channel string, want time.Duration) {
 	c.t.Helper()
 	got := c.left(channel)
@@ -204,13 +207,13 @@ func (s *store) anyLimiter(t *testing.T) caller {
 	return s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), day)
 }
 
-// digest asks for a post without an event.
+// digest requests a permit for a post without an event.
 func (c caller) digest(channel, name string) ratelimit.Permit {
 	c.t.Helper()
 	return c.ask(ratelimit.Post{Channel: channel, Name: name})
 }
 
-// wantDigest checks the answer to a post without an event.
+// wantDigest expects a status for a post without an event.
 func (c caller) wantDigest(status ratelimit.PermitStatus, channel, name string) {
 	c.t.Helper()
 	if permit := c.digest(channel, name); permit.Status != status {
@@ -235,7 +238,6 @@ func TestPauseErrorsAreNoPause(t *testing.T) {
 	}
 }
 
-// Two channels of which the one is paused.
 const busy, idle = "C0000BUSY", "C0000IDLE"
 
 func TestPauseEndsWithAProbe(t *testing.T) {
@@ -252,10 +254,10 @@ func TestPauseEndsWithAProbe(t *testing.T) {
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2")
 		limiter.postsTo(idle, "i1")
 		refuse("b1", 5*time.Second)
-		refuse("b1", 5*time.Second) // the reply was lost
+		refuse("b1", 5*time.Second) // repeated after a lost reply
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b3")
 		s.advance(t, 5*time.Second)
-		limiter.postsTo(busy, "b3") // although b1 may take longer than that
+		limiter.postsTo(busy, "b3") // although the lease of b1 has not ended
 		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b4")
 		limiter.answer(ratelimit.Answer{Channel: busy, Name: "b3", Posted: true}, ratelimit.NoPause)
 		limiter.postsTo(busy, "b4")
@@ -267,7 +269,7 @@ func TestProbeThatNeverEndsExpires(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.anyLimiter(t)
 		limiter.refused("p0", time.Second)
-		limiter.posted("p1") // nothing is left beside the pause
+		limiter.posted("p1") // empties the hash of probes, which p2 creates again
 		s.advance(t, time.Second)
 		limiter.postsTo(aChannel, "p2")
 		if left := s.TTL(t.Context(), "{n}:probes").Val(); left <= 0 || left > 62*time.Minute {
@@ -300,8 +302,8 @@ func TestSecondRefusedChannelPausesTheWorkspace(t *testing.T) {
 		limiter.answer(ratelimit.Answer{Channel: "C000THIRD", Name: "t1", Posted: true}, ratelimit.NoPause)
 		limiter.postsTo("C000THIRD", "t2")
 		limiter.postsTo(busy, "b1")
-		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2") // its own pause still has to be tried
-		refuse(idle, ratelimit.PausedChannel)                   // the first since
+		limiter.wantDigest(ratelimit.ChannelPaused, busy, "b2") // b1 still probes its own pause
+		refuse(idle, ratelimit.PausedChannel)                   // the first since t1 was posted
 	})
 }
 
@@ -325,7 +327,7 @@ func TestPausesAreNamedAsInTheSettings(t *testing.T) {
 	})
 }
 
-// A probe that began in the future is from before the clock was set back. Nobody waits for it.
+// A probe that began in the future was recorded before the clock was set back. No post waits for it.
 func TestProbeOfTheFutureIsNotWaitedFor(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.paced(t, "off")

@@ -12,8 +12,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestPeekTellsWhatAdmitWouldDecide: used slots and the time until the next one, for every tier, from reading
-// alone.
+// For every tier, Peek returns the used slots and the time until the next one is free. It only reads.
 func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("3/30m", "2/30m+1/10s", "deploys=5/1h")
@@ -49,27 +48,26 @@ func TestPeekTellsWhatAdmitWouldDecide(t *testing.T) {
 	})
 }
 
-// What peek shows at a certain time after a whole hour.
+// shown is the expected result of Peek at a time after a whole hour.
 type shown struct {
 	after time.Duration
 	used  int
 	free  time.Duration
 }
 
-// Of each kind of limit peek shows to the microsecond what admit.lua would decide by.
 func TestPeekIsExactToTheMicrosecond(t *testing.T) {
-	const early = time.Microsecond // before a bucket's or a fixed window's end
+	const early = time.Microsecond // before the end of a window or a bucket
 	tests := map[string]struct {
 		limit  string
 		events []time.Duration // after a whole hour
-		shown  []shown         // of the first tier
+		shown  []shown         // for the first tier
 	}{
 		"exact": {"2/10m", []time.Duration{10 * time.Second, time.Minute}, []shown{
 			{time.Minute, 2, 9*time.Minute + 10*time.Second},
 			{10*time.Minute + 10*time.Second - early, 2, early},
 			{10*time.Minute + 10*time.Second, 1, 0},
 		}},
-		// one in its first microsecond
+		// The first event falls in the first microsecond of the window.
 		"fixed, among exact ones": {"2/10m:fixed+9/1h", []time.Duration{0, 4 * time.Minute}, []shown{
 			{4 * time.Minute, 2, 6 * time.Minute},
 			{10*time.Minute - early, 2, early},
@@ -78,7 +76,7 @@ func TestPeekIsExactToTheMicrosecond(t *testing.T) {
 		"fixed, none at its beginning": {"2/10m:fixed+9/1h", []time.Duration{time.Minute, 4 * time.Minute}, []shown{
 			{4 * time.Minute, 2, 6 * time.Minute},
 		}},
-		// The longer tier keeps the first bucket when it has left the window of the first tier.
+		// The longer tier keeps the first bucket after it has left the window of the first tier.
 		"in buckets": {"3/10m:1m+9/1h:1m", []time.Duration{10 * time.Second, 4 * time.Minute, 8 * time.Minute, 12 * time.Minute}, []shown{
 			{12 * time.Minute, 3, 3*time.Minute - early},
 			{15*time.Minute - early - early, 3, early},

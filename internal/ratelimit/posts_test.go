@@ -12,19 +12,18 @@ import (
 	"notifier/test/kit"
 )
 
-// aPost is how long a post may take in these tests.
+// aPost is the lease of every post in these tests.
 const aPost = 10 * time.Second
 
-// aChannel is where posts of these tests go if they name no other.
+// aChannel is the default channel of posts in these tests.
 const aChannel = "C0000001"
 
-// begin asks for permission for a post of this name, of a caller that knows the end of another one.
+// begin requests a permit for a post of an event. known names the event's last post with a known result.
 func (c caller) begin(e ratelimit.Request, known, name string) ratelimit.Permit {
 	c.t.Helper()
 	return c.ask(ratelimit.Post{Request: e, Known: known, Name: name})
 }
 
-// ask asks for permission for a post, to aChannel if it names none.
 func (c caller) ask(post ratelimit.Post) ratelimit.Permit {
 	c.t.Helper()
 	post.Longest, post.Channel = cmp.Or(post.Longest, aPost), cmp.Or(post.Channel, aChannel)
@@ -33,13 +32,13 @@ func (c caller) ask(post ratelimit.Post) ratelimit.Permit {
 	return permit
 }
 
-// posted records that Slack has taken the post of this name.
+// posted records that Slack has accepted the post.
 func (c caller) posted(name string) {
 	c.t.Helper()
 	c.answer(ratelimit.Answer{Name: name, Posted: true}, ratelimit.NoPause)
 }
 
-// answer records an answer, from aChannel if it names none, and expects what it pauses.
+// answer records Slack's response, in aChannel by default, and expects a pause of this scope.
 func (c caller) answer(answer ratelimit.Answer, want ratelimit.PauseScope) time.Duration {
 	c.t.Helper()
 	answer.Channel = cmp.Or(answer.Channel, aChannel)
@@ -51,20 +50,20 @@ func (c caller) answer(answer ratelimit.Answer, want ratelimit.PauseScope) time.
 	return left
 }
 
-// refused records that Slack has refused the post of this name by a limit, which pauses aChannel.
+// refused records that Slack has rate-limited the post, which pauses aChannel.
 func (c caller) refused(name string, retryAfter time.Duration) {
 	c.t.Helper()
 	c.answer(ratelimit.Answer{Name: name, RetryAfter: retryAfter}, ratelimit.PausedChannel)
 }
 
-// refusedInTwo records that Slack has refused a post to each of two channels, which pauses the workspace.
+// refusedInTwo records a rate limit in each of two channels, which pauses the workspace.
 func (c caller) refusedInTwo(name string, retryAfter time.Duration) {
 	c.t.Helper()
 	c.refused(name, retryAfter)
 	c.answer(ratelimit.Answer{Channel: "C000ELSE", Name: name + " elsewhere", RetryAfter: retryAfter}, ratelimit.PausedWorkspace)
 }
 
-// wantPermit checks the answer and the number of posts that goes with it.
+// wantPermit expects a status and the number of posts begun.
 func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit.Request, known, name string) {
 	c.t.Helper()
 	if permit := c.begin(e, known, name); permit.Status != status || permit.Posts != posts {
@@ -72,14 +71,13 @@ func (c caller) wantPermit(status ratelimit.PermitStatus, posts int, e ratelimit
 	}
 }
 
-// posts expects a permit, for the event's post of this number.
+// posts expects a permit for the event's post of this number.
 func (c caller) posts(number int, e ratelimit.Request, known, name string) {
 	c.t.Helper()
 	c.wantPermit(ratelimit.Granted, number, e, known, name)
 }
 
-// An answer that is lost is asked for again, by the client or by the worker. It is the same, and no other's
-// post.
+// After a lost reply the client or the worker repeats the call. It gets the same permit, for the same post.
 func TestLostPermitIsGivenAgain(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e, f := event("e", "a"), event("f", "a")
@@ -95,7 +93,7 @@ func TestLostPermitIsGivenAgain(t *testing.T) {
 	})
 }
 
-// Two replicas can hold one event: its consumer was deleted, or one of them stood still for longer than
+// Two workers can hold one event, if its consumer was deleted or one of them was frozen for longer than
 // AckWait.
 func TestEventIsLeasedToOneReplica(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
@@ -110,13 +108,13 @@ func TestEventIsLeasedToOneReplica(t *testing.T) {
 		}
 		f := event("f", "a")
 		other.admits(f)
-		other.posts(1, f, "", "q2") // other events go on
+		other.posts(1, f, "", "q2") // the lease holds back no other event
 		one.sent(e)
 		other.wantPermit(ratelimit.NotInFlight, 0, e, "", "q3")
 	})
 }
 
-// The lease goes by the server's clock, even if that is behind the newest admission.
+// A lease follows the server's clock, even if the clock is behind the newest admission.
 func TestLeaseSurvivesAStepOfTheClock(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("9/30m", "9/30m", ""), day)
@@ -128,11 +126,12 @@ func TestLeaseSurvivesAStepOfTheClock(t *testing.T) {
 			t.Errorf("%+v, expected to wait at most %s", permit, aPost)
 		}
 		s.advance(t, -time.Hour)
-		limiter.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "q1") // not to wait for an hour
+		limiter.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "q1") // instead of a wait of an hour
 	})
 }
 
-// Posts are known for the dedupe window from the last one, even if nothing is admitted meanwhile.
+// The record of posts is kept for the dedupe window after the last post, even if nothing is admitted
+// meanwhile.
 func TestPostIsKnownForTheDedupeWindow(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("e", "a"))
@@ -144,10 +143,10 @@ func TestPostIsKnownForTheDedupeWindow(t *testing.T) {
 	})
 }
 
-// outlives lets an admission and the last post leave every window of 30 minutes.
+// outlives advances the clock until all admissions and posts have left every window of 30 minutes.
 func (s *store) outlives(t *testing.T) { s.advance(t, 31*time.Minute) }
 
-// A refusal leaves the record of posts for the next decision, and it reports them.
+// A refused second decision reports the event's posts and keeps their record for the next decision.
 func TestSecondRefusalReportsThePosts(t *testing.T) {
 	eachForm(t, func(t *testing.T, s *store, limiter caller) {
 		unknown, failed, unposted := event("unknown", "a"), event("failed", "a"), event("unposted", "a")
@@ -200,13 +199,13 @@ func TestSecondDecisionReadsRecordsOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
-// failed records that the post of this name certainly failed, as all earlier ones of the event did.
+// failed records that the post certainly failed, as did all earlier posts of the event.
 func (c caller) failed(e ratelimit.Request, name string) {
 	c.t.Helper()
 	c.answer(ratelimit.Answer{Request: e, Name: name, Failed: true}, ratelimit.NoPause)
 }
 
-// wantUnknown expects no permit, because the event's last post may be in Slack or under way.
+// wantUnknown expects no permit, because the event's last post may be in Slack or in progress.
 func (c caller) wantUnknown(e ratelimit.Request, known, name string) {
 	c.t.Helper()
 	permit := c.begin(e, known, name)
@@ -215,7 +214,8 @@ func (c caller) wantUnknown(e ratelimit.Request, known, name string) {
 	}
 }
 
-// A failure says nothing of a later post, which may be in Slack, nor of another message's event.
+// The failure of an earlier post, or of another stream message, changes no record: the last post may be in
+// Slack.
 func TestFailureOfAnotherPostChangesNoRecord(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := event("e", "a")
@@ -230,7 +230,7 @@ func TestFailureOfAnotherPostChangesNoRecord(t *testing.T) {
 		limiter.failed(e, "p1")
 		limiter.failed(e, "p")
 		limiter.failed(by("another message", e), "p2")
-		limiter.answer(ratelimit.Answer{Request: e, Name: "p2"}, ratelimit.NoPause) // perhaps it has not
+		limiter.answer(ratelimit.Answer{Request: e, Name: "p2"}, ratelimit.NoPause) // not certainly failed
 		limiter.answer(ratelimit.Answer{Name: "p2", Failed: true}, ratelimit.NoPause)
 		after := s.HGetAll(t.Context(), "{n}:inflight").Val()
 		if before[slot(e)] != after[slot(e)] || len(after) != 1 {
@@ -240,7 +240,7 @@ func TestFailureOfAnotherPostChangesNoRecord(t *testing.T) {
 	})
 }
 
-// A record with a failure is one like others: it keeps its admission, its group and its time.
+// A failure removes only the post's name from the record. Admission, group and expiry stay.
 func TestFailureKeepsTheRestOfTheRecord(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, grouped("100/30m", "10/30m", "1/30m"), day)
@@ -259,11 +259,12 @@ func TestFailureKeepsTheRestOfTheRecord(t *testing.T) {
 		if !limiter.refund(e) {
 			t.Error("not refunded")
 		}
-		limiter.admits(event("f", "team.job")) // the one slot of the group is free
+		limiter.admits(event("f", "team.job")) // the group's only slot is free
 	})
 }
 
-// A store that has lost everything gets the failure back with the rest.
+// After a total loss, a failed post is restored as failed. A failure reported late does not replace a later
+// post.
 func TestFailureIsPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
@@ -273,15 +274,15 @@ func TestFailureIsPutBack(t *testing.T) {
 		s.empty(t)
 		s.putsBack(t, c)
 		c.posts(2, e, "", "q1")
-		c.failed(e, "p1") // a call that came late
+		c.failed(e, "p1") // reported late
 		s.empty(t)
 		s.putsBack(t, c)
 		c.wantUnknown(e, "", "q2")
 	})
 }
 
-// A store may lose the failure alone: then the event may be in Slack, as far as others know. Nor does a
-// failure come back in place of a later post, or of another replica's with the same number.
+// If the store has lost only the failure, the event may be in Slack as far as other workers know. A restored
+// failure replaces neither a later post nor another worker's post of the same number.
 func TestLostFailureIsUnknown(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -340,7 +341,7 @@ func TestLostFailureIsUnknown(t *testing.T) {
 	})
 }
 
-// forfeit reports whether the event was in flight.
+// forfeit reports whether Forfeit has ended the event.
 func (c caller) forfeit(e ratelimit.Request, known string) bool {
 	c.t.Helper()
 	ended, err := c.Forfeit(c.t.Context(), e, known)
@@ -348,8 +349,7 @@ func (c caller) forfeit(e ratelimit.Request, known string) bool {
 	return ended
 }
 
-// A forfeit without an answer may not have been made: an event that is posted after all, or redelivered, is
-// in flight.
+// A forfeit without a reply may not have run. If the event is then posted or admitted again, it is in flight.
 func TestUnansweredForfeitIsUndoneByAPost(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		posted, redelivered, ended := event("posted", "a"), event("redelivered", "a"), event("ended", "a")
@@ -390,8 +390,8 @@ func TestForfeitedSlotIsRestored(t *testing.T) {
 	})
 }
 
-// eachForm runs a test on each kind of store with a global limit in either form, and one of ten for each
-// category.
+// eachForm runs a test on each kind of store, with the global limit in a log and in buckets, and a limit of
+// ten for each category.
 func eachForm(t *testing.T, test func(t *testing.T, s *store, limiter caller)) {
 	t.Helper()
 	for name, global := range map[string]string{"exact": "100/30m", "in buckets": "100/30m:1m"} {
@@ -401,17 +401,17 @@ func eachForm(t *testing.T, test func(t *testing.T, s *store, limiter caller)) {
 	}
 }
 
-// A refund takes from no bucket more than was put into it.
+// A refund takes nothing from a bucket with fewer slots than the event costs.
 func TestRefundLeavesSmallerBuckets(t *testing.T) {
 	eachLimiter(t, "100/30m", "50/30m:1m", func(t *testing.T, s *store, limiter caller) {
 		e := costing(event("e", "a"), 5)
 		limiter.admits(e)
 		since := s.latestAdmission(t)
-		// e in a bucket that began later, and another one's slot where e was.
+		// The bucket of the admission has one slot of another event. The slots of e are in a later bucket.
 		own := s.ZRange(t.Context(), "{n}:buckets:category:a", 0, -1).Val()
 		s.put(t, "{n}:buckets:category:a", since+1, fmt.Sprint("0 1 ", since-1))
 		s.put(t, "{n}:buckets:category:a", since+2, fmt.Sprint("1 6 ", since+2))
-		s.ZRem(t.Context(), "{n}:buckets:category:a", own) // and not before: the set keeps its end
+		s.ZRem(t.Context(), "{n}:buckets:category:a", own) // last, so that the set keeps its expiry
 		limiter.refunds(e)
 		if n := s.count(t, "{n}:buckets:category:a"); n != 2 {
 			t.Errorf("%d buckets, expected 2:\n%s", n, s.contents(t))

@@ -14,10 +14,11 @@ import (
 	"notifier/test/redistest"
 )
 
-// Between a call and its answer a connection can break at any point. The client then makes the call a second
-// time by itself, and the worker as often as it takes; neither can know whether the script has run.
+// A connection can break at any point between a request and its reply. The client then repeats the call once,
+// and the worker repeats it until it gets a reply. Neither can know whether the script has run.
 
-// loose is a store that is asked through a proxy which breaks calls, with all scripts loaded.
+// loose returns a store, a caller that reaches it through a proxy, and the proxy, which can break calls. The
+// scripts are loaded, so each call is one EVALSHA.
 func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
@@ -33,7 +34,7 @@ func loose(t *testing.T) (*store, caller, *redistest.Proxy) {
 	return s, c, proxy
 }
 
-// runs is how often the script runs when a call is broken once.
+// runs returns the number of times that the script runs if its call is broken once.
 func runs(fault redistest.Fault) int {
 	if fault == redistest.LoseRequest {
 		return 1
@@ -41,7 +42,7 @@ func runs(fault redistest.Fault) int {
 	return 2
 }
 
-// brokenOnce is a call that the client repeats by itself.
+// brokenOnce breaks a call once, so the client repeats it and the caller sees no error.
 func brokenOnce(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, call func() error) {
 	t.Helper()
 	before := proxy.Scripts()
@@ -54,7 +55,7 @@ func brokenOnce(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, cal
 	}
 }
 
-// brokenTwice is a call that fails and is made again by its caller.
+// brokenTwice breaks a call twice, so it fails and the caller repeats it.
 func brokenTwice(t *testing.T, proxy *redistest.Proxy, fault redistest.Fault, call func() error) {
 	t.Helper()
 	before := proxy.Scripts()
@@ -119,15 +120,14 @@ func TestRepeatedCallChargesOnce(t *testing.T) {
 	}
 }
 
-// A server that stalls has what it was asked in its sockets, and runs it when it goes on, after all callers
-// have given up.
+// A stalled server keeps requests in its sockets and runs them when it resumes, after all callers gave up.
 func TestStalledServerChargesOnce(t *testing.T) {
 	t.Parallel()
 	s := onProcess(t)
 	replicas := make([]caller, 3)
 	for i := range replicas {
 		replicas[i] = s.limiter(t, kit.Rules("100/30m", "3/30m", ""), day)
-		replicas[i].admits(event("warm", "warm")) // it has a connection now
+		replicas[i].admits(event("warm", "warm")) // opens a connection
 	}
 	s.FlushDB(t.Context())
 	kit.Check(t, s.ConfigResetStat(t.Context()).Err())
@@ -155,7 +155,7 @@ func TestStalledServerChargesOnce(t *testing.T) {
 	s.charged(t, 3)
 }
 
-// scriptCalls is how often EVALSHA and EVAL have run since the statistics were reset.
+// scriptCalls counts the EVALSHA and EVAL calls since the statistics were reset.
 func scriptCalls(t *testing.T, s *store) int {
 	t.Helper()
 	info, err := s.Info(context.WithoutCancel(t.Context()), "commandstats").Result()
@@ -167,16 +167,16 @@ func scriptCalls(t *testing.T, s *store) int {
 	return calls
 }
 
-// What Slack takes in the storms of these tests: so many messages to a channel in any ten seconds.
+// In these storms of stormPosts events, Slack accepts slackTakes messages to a channel in any slackWindow.
 const (
 	slackTakes  = 12
 	slackWindow = 10 * time.Second
 	stormPosts  = 100
 )
 
-// TestNoStormIsRefused plays storms of 100 events for one channel, by three replicas with four posts in
-// flight each, to a Slack that answers late, now and then by seconds, and counts a post at any moment before
-// its answer.
+// TestNoStormIsRefused plays storms of 100 events for one channel. Three workers have four posts in flight
+// each. Slack takes 0.1 to 0.4 s for a response, ten times that in slow phases, and may count the post at any
+// moment in the second half of that time.
 func TestNoStormIsRefused(t *testing.T) {
 	eachStore(t, playStorms)
 }
@@ -201,7 +201,7 @@ func playStorms(t *testing.T, s *store) {
 	t.Logf("the longest storm took %s", longest.Round(time.Second))
 }
 
-// storm is one of them, in simulated time.
+// storm is one storm, in simulated time.
 type storm struct {
 	t        *testing.T
 	s        *store
@@ -212,7 +212,7 @@ type storm struct {
 	now      time.Duration
 	started  time.Time
 	begun    int
-	counted  []time.Duration // when Slack has taken a post
+	counted  []time.Duration // times at which Slack accepted a post
 	refused  int
 }
 
@@ -230,7 +230,7 @@ func (w *storm) run() {
 
 func (w *storm) at(at time.Duration, do func()) { heap.Push(&w.steps, step{at, do}) }
 
-// next takes an event and asks until it may be posted.
+// next takes an event and requests permits until it may be posted.
 func (w *storm) next(c caller) {
 	if w.begun == stormPosts {
 		return
@@ -244,7 +244,7 @@ func (w *storm) ask(c caller, name string) {
 	switch permit.Status {
 	case ratelimit.Granted:
 		latency := time.Duration(100+w.random.IntN(300)) * time.Millisecond
-		if w.now/slackWindow%3 == 0 { // now and then Slack is slow for ten seconds
+		if w.now/slackWindow%3 == 0 { // slow for ten of thirty seconds
 			latency *= 10
 		}
 		w.at(w.now+latency/2+time.Duration(w.random.Float64()*float64(latency/2)), w.slack)
@@ -259,8 +259,8 @@ func (w *storm) ask(c caller, name string) {
 	}
 }
 
-// slack counts a post, or refuses it. The clock of a redis-server runs on while its store is aged, and
-// Slack's with it.
+// slack counts or refuses a post. The clock of a redis-server runs in addition to the simulated time, so
+// Slack's does too.
 func (w *storm) slack() {
 	recent, now := 0, w.now
 	if w.s.server != nil {
@@ -283,7 +283,7 @@ type step struct {
 	do func()
 }
 
-// steps is what is to happen, the earliest first.
+// steps is a heap of future steps, the earliest first.
 type steps []step
 
 func (s steps) Len() int { return len(s) }

@@ -20,7 +20,7 @@ func decodingLimiter(t *testing.T) (*Limiter, []Request) {
 	return limiter, []Request{{ID: "e", Category: "errors", Cost: 1}, {ID: "f", Category: "other", Cost: 1}}
 }
 
-// whole is a list of numbers as a client hands it over.
+// whole returns a list of numbers as the client decodes it.
 func whole(numbers ...int64) []any {
 	list := make([]any, len(numbers))
 	for i, number := range numbers {
@@ -29,7 +29,6 @@ func whole(numbers ...int64) []any {
 	return list
 }
 
-// rows is a list of lists.
 func rows(lists ...[]any) []any {
 	rows := make([]any, len(lists))
 	for i, list := range lists {

@@ -17,7 +17,7 @@ import (
 	"notifier/test/kit"
 )
 
-// remembering is a limiter that remembers what it admits, as a replica of this name does.
+// remembering returns a limiter that keeps a journal, as the worker of this name.
 func (s *store) remembering(t *testing.T, name string, rules ratelimit.Rules, dedupe time.Duration) caller {
 	t.Helper()
 	c := s.limiter(t, rules, dedupe)
@@ -25,7 +25,7 @@ func (s *store) remembering(t *testing.T, name string, rules ratelimit.Rules, de
 	return c
 }
 
-// withJournal runs a test with a limiter that remembers what it admits.
+// withJournal runs a test on each store, with a limiter that keeps a journal.
 func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
 	t.Helper()
 	eachStore(t, func(t *testing.T, s *store) {
@@ -33,26 +33,26 @@ func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
 	})
 }
 
-// An id that was sent is known for the dedupe window, however short the windows of the limits are.
+// Sent ids are restored for the whole dedupe window, even if all limits have shorter windows.
 func TestASentIDIsPutBackLongAfterItsWindow(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		c.want(ratelimit.Admitted, event("e", "a"))
 		kit.Check(t, c.Sent(t.Context(), event("e", "a")))
 		c.pass(s, 2*time.Hour)
-		c.want(ratelimit.Admitted, event("f", "a")) // what is not needed any more is forgotten then
+		c.want(ratelimit.Admitted, event("f", "a")) // trims the journal
 		s.empty(t)
 		s.putsBack(t, c)
 		c.want(ratelimit.Duplicate, event("e", "a"))
 	})
 }
 
-// An id without its category is found by the index alone, so the index has to have a sent event whose admission
-// its replica has forgotten.
+// Only the index leads from an id to its category. A sent event is therefore restored to the index even
+// if the journal has already dropped its admission.
 func TestLateSentEventIsFoundAfterALoss(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		c.want(ratelimit.Admitted, event("e", "a"))
 		c.pass(s, day+time.Hour)
-		c.want(ratelimit.Admitted, event("f", "b")) // which forgets the admission of e
+		c.want(ratelimit.Admitted, event("f", "b")) // drops the admission of e from the journal
 		kit.Check(t, c.Sent(t.Context(), event("e", "a")))
 		s.empty(t)
 		s.putsBack(t, c)
@@ -62,10 +62,11 @@ func TestLateSentEventIsFoundAfterALoss(t *testing.T) {
 	})
 }
 
-// forms are limits that are stored in each form.
+// forms has a limit for each form of storage.
 var forms = map[string]string{"exact": "100/30m", "buckets": "100/30m:1m", "fixed": "100/24h:fixed"}
 
-// pass lets time pass for the store and for what a limiter remembers.
+// pass advances the store by d. On a redis-server, where store.advance ages the entries instead of
+// setting the clock, it ages the journal as well.
 func (c caller) pass(s *store, d time.Duration) {
 	c.t.Helper()
 	s.advance(c.t, d)
@@ -74,7 +75,7 @@ func (c caller) pass(s *store, d time.Duration) {
 	}
 }
 
-// putsBack puts back what limiters remember, one after the other.
+// putsBack restores the journals of the limiters, one after the other.
 func (s *store) putsBack(t *testing.T, limiters ...caller) {
 	t.Helper()
 	connection := s.Conn()
@@ -84,13 +85,12 @@ func (s *store) putsBack(t *testing.T, limiters ...caller) {
 	}
 }
 
-// empty empties the store.
 func (s *store) empty(t *testing.T) {
 	t.Helper()
 	kit.Check(t, s.FlushAll(t.Context()).Err())
 }
 
-// used is how many slots are taken in the global scope.
+// used counts the slots taken in the global scope.
 func (s *store) used(t testing.TB, rules ratelimit.Rules) int {
 	t.Helper()
 	usages, err := s.limiter(t, rules, day).Peek(t.Context())
@@ -105,7 +105,8 @@ func (s *store) wantUsed(t testing.TB, rules ratelimit.Rules, want int) {
 	}
 }
 
-// everything is what a store holds of events, and when.
+// everything returns the store's data about events: scores by key and member, values by key and field.
+// It leaves out meta, the index and the pace.
 func (s *store) everything(t testing.TB) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -132,7 +133,8 @@ func (s *store) everything(t testing.TB) map[string]string {
 	return all
 }
 
-// sameAs expects what everything returned before. The times of posts and of what was sent are estimates.
+// sameAs compares the store with an earlier result of everything. The journal only estimates when posts
+// began and events were sent, so these times may differ slightly.
 func (s *store) sameAs(t testing.TB, before map[string]string) {
 	t.Helper()
 	after := s.everything(t)
@@ -147,7 +149,7 @@ func (s *store) sameAs(t testing.TB, before map[string]string) {
 	}
 }
 
-// near reports whether two values are alike but for times that differ by less than a few seconds.
+// near reports whether two values are equal, except for times up to 10 s apart.
 func near(a, b string) bool {
 	digits := func(r rune) bool { return r < '0' || r > '9' }
 	x, y := strings.FieldsFunc(a, digits), strings.FieldsFunc(b, digits)
@@ -171,7 +173,7 @@ func TestEmptiedStoreIsAsItWas(t *testing.T) {
 				rules := kit.Rules(limit, limit, "big=50/1h:1m")
 				rules.Group = mustParse(limit)
 				c := s.remembering(t, "r", rules, day)
-				if s.embedded != nil { // what the process knows by its own clock is to be near
+				if s.embedded != nil { // near the host's clock, which the journal uses
 					s.now = time.Now().Truncate(time.Hour).Add(90 * time.Second)
 					s.embedded.SetTime(s.now)
 				}
@@ -198,8 +200,8 @@ func TestEmptiedStoreIsAsItWas(t *testing.T) {
 	}
 }
 
-// What status lists and why finds is in the index: without it full categories are missing until they are
-// admitted again.
+// The commands status and why read the index. Without it, full categories would be missing until their
+// next admission.
 func TestTheIndexIsPutBack(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +239,7 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 				e := events(10, "e", "a")
 				a.want(ratelimit.Admitted, e...)
 				b.want(ratelimit.Admitted, events(5, "f", "a")...)
-				b.want(ratelimit.Admitted, e[9]) // redelivered there
+				b.want(ratelimit.Admitted, e[9]) // redelivered to b
 				a.want(ratelimit.Admitted, costing(event("costly", "a"), 7))
 				a.sent(e[0])
 				a.wantPermit(ratelimit.Granted, 1, e[6], "", "post")
@@ -257,8 +259,8 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-// An event that was redelivered to another replica is remembered by both, and put back once where nothing was
-// lost.
+// A redelivered event is in two journals. Restoring both charges it once: always if nothing was lost,
+// otherwise if the worker that admitted it first also restores first.
 func TestARedeliveredEventIsPutBackOnce(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
@@ -269,20 +271,20 @@ func TestARedeliveredEventIsPutBackOnce(t *testing.T) {
 				a.want(ratelimit.Admitted, waiting, sent)
 				b.want(ratelimit.Admitted, waiting, sent)
 				b.sent(sent)
-				s.unlessChanged(t, func() { s.putsBack(t, b, a, b) }) // another primary, and nothing was lost
+				s.unlessChanged(t, func() { s.putsBack(t, b, a, b) }) // a new primary that lost nothing
 				s.wantUsed(t, rules, 8)
 				s.empty(t)
 				s.putsBack(t, a, b)
 				s.wantUsed(t, rules, 8)
 				s.empty(t)
-				s.putsBack(t, b) // the one that was given it first has died
+				s.putsBack(t, b) // the worker that admitted them first has died
 				s.wantUsed(t, rules, 8)
 			})
 		})
 	}
 }
 
-// What was written in one form is not put back in the other one beside it.
+// Slots that the store still has in one form are not added again in the other form.
 func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 	for before, after := range map[string]string{"100/1h:1m": "90/1h", "100/1h": "90/1h:1m"} {
 		t.Run(before+" to "+after, func(t *testing.T) {
@@ -307,7 +309,8 @@ func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 	}
 }
 
-// A log would take a command with a member for each slot.
+// A log would need a member for each slot, so an event above MaxExactCost is restored into buckets even
+// if the limit writes logs by now.
 func TestCostlyEventIsPutBackIntoBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("5000/1h:1m", "5000/1h:1m", "")
@@ -316,7 +319,7 @@ func TestCostlyEventIsPutBackIntoBuckets(t *testing.T) {
 		c.admits(e)
 		c.posts(1, e, "", "p1")
 		s.putsBack(t, c)
-		s.wantUsed(t, rules, e.Cost) // a bucket has no slots that could move
+		s.wantUsed(t, rules, e.Cost) // slots in buckets do not move
 		c.SetTemporary(temporaryLimits("global", "5000/1h", "category/a", "5000/1h"))
 		s.empty(t)
 		s.putsBack(t, c)
@@ -325,7 +328,7 @@ func TestCostlyEventIsPutBackIntoBuckets(t *testing.T) {
 	})
 }
 
-// An event that another replica has sent is settled, also where its id is forgotten by now.
+// An event that another worker sent stays settled, even after its dedupe window has ended.
 func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -340,7 +343,7 @@ func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 			}
 		}
 		s.advance(t, 2*time.Second)
-		s.Del(t.Context(), "{n}:sent") // it has expired, or will in a moment
+		s.Del(t.Context(), "{n}:sent") // expired, or about to expire
 		s.putsBack(t, a)
 		if records := s.HGetAll(t.Context(), "{n}:inflight").Val(); len(records) != 0 {
 			t.Errorf("in flight: %v, expected nothing", records)
@@ -349,7 +352,7 @@ func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 	})
 }
 
-// An id that was sent again after its dedupe window has two slots: two posts.
+// An id that is admitted again after its dedupe window takes a second slot. Both are restored.
 func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -365,7 +368,7 @@ func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 	})
 }
 
-// An event that is decided again is remembered twice. Its refund ends both.
+// An event that was decided again has two entries in the journal. After its refund neither is restored.
 func TestRefundAfterASecondDecisionIsPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
@@ -384,13 +387,13 @@ func TestRefundAfterASecondDecisionIsPutBack(t *testing.T) {
 	})
 }
 
-// What is left of an event that was refused in its second decision: its posts, and its slots if it may be in
-// Slack.
+// An event that was posted and is refused in its second decision keeps its record. If it may be in
+// Slack, it also keeps its slots.
 func TestRefusalOfASecondDecisionIsPutBack(t *testing.T) {
 	e := event("e", "a")
 	for name, test := range map[string]struct {
 		posts   func(c caller)
-		entries int // that are left in the store: three of another event, and those of this one
+		entries int // in the store: three of another event, the rest of this one
 	}{
 		"not posted":      {func(caller) {}, 3},
 		"failed":          {func(c caller) { c.posts(1, e, "", "p1"); c.failed(e, "p1") }, 4},
@@ -416,7 +419,7 @@ func TestRefusalOfASecondDecisionIsPutBack(t *testing.T) {
 	}
 }
 
-// Another message with the id of an event in flight is refused, and takes no slots away from it.
+// A duplicate takes no slots away from the event in flight.
 func TestDuplicateReleasesNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -429,7 +432,7 @@ func TestDuplicateReleasesNothing(t *testing.T) {
 	})
 }
 
-// A replica learns from a redelivery that another one has decided its event again.
+// A redelivery tells a worker that another one has decided its event again.
 func TestAnotherReplicasSecondDecisionIsPutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -445,7 +448,8 @@ func TestAnotherReplicasSecondDecisionIsPutBack(t *testing.T) {
 	})
 }
 
-// What a post may be, a restored record tells, unless Slack's response proves that the post failed.
+// A restored record names the last post, because the message may be in Slack, unless Slack's response
+// proves that the post failed.
 func TestPostWithAnUncertainAnswerIsPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
@@ -458,8 +462,8 @@ func TestPostWithAnUncertainAnswerIsPutBack(t *testing.T) {
 	})
 }
 
-// A refund without an answer may have been made: what it gave back is not put back, until the event is
-// posted after all.
+// A refund without a reply may have reached Redis, so its event is restored only if it is posted after
+// all.
 func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e, posted := event("e", "a"), event("posted", "a")
@@ -478,7 +482,7 @@ func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
 		if len(slots) != 1 || !strings.HasPrefix(slots[0], slot(posted)+" ") {
 			t.Errorf("slots %q, expected that of the posted event alone", slots)
 		}
-		c.want(ratelimit.Admitted, e) // it was not refunded, so it goes on and is charged
+		c.want(ratelimit.Admitted, e) // no longer in flight, so it is charged again
 		s.empty(t)
 		s.putsBack(t, c)
 		if n := s.ZCard(t.Context(), "{n}:global").Val(); n != 2 {
@@ -487,8 +491,8 @@ func TestWhatMayHaveBeenRefundedIsNotPutBack(t *testing.T) {
 	})
 }
 
-// A post is put back into a copy from before it, also where it seems to have begun before its admission: the
-// replica's clock may be behind the store's.
+// A post is restored over an older record even if it seems to have begun before its admission: the
+// worker's clock may be behind the store's.
 func TestAPostByASlowClockIsPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
@@ -505,7 +509,7 @@ func TestAPostByASlowClockIsPutBack(t *testing.T) {
 	})
 }
 
-// Another replica posted the event and recorded it before the one that was given it puts back.
+// Another worker records the event as sent before the worker that admitted it restores its journal.
 func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -524,7 +528,7 @@ func TestSentBeforeThePutBackIsNotUndone(t *testing.T) {
 	})
 }
 
-// The same, with the record put back first.
+// One worker restores the event as in flight, then another one restores it as sent.
 func TestSentSettlesWhatWasPutBackInFlight(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -543,7 +547,7 @@ func TestSentSettlesWhatWasPutBackInFlight(t *testing.T) {
 	})
 }
 
-// quarantine looks at the store as a healer of a primary of this generation does.
+// quarantine runs quarantine.lua with generation as the replication id of the primary.
 func (s *store) quarantine(t *testing.T, generation string) (token string, wait time.Duration) {
 	t.Helper()
 	script := redis.NewScript(lua.Quarantine)
@@ -553,7 +557,8 @@ func (s *store) quarantine(t *testing.T, generation string) (token string, wait 
 	return reply[0].(string), time.Duration(reply[1].(int64)) * time.Microsecond
 }
 
-// waits compares when the store opens: a redis-server's clock goes on meanwhile.
+// waits checks how long the store stays closed. On a redis-server it may be up to 400 ms less, because
+// time passes between the calls.
 func (s *store) waits(t *testing.T, wait, want time.Duration) {
 	t.Helper()
 	tolerated := 400 * time.Millisecond
@@ -594,8 +599,8 @@ func TestStoreWithoutATokenIsClosedForItsQuarantine(t *testing.T) {
 	})
 }
 
-// A store that gets a new token forgets replicas that no window can have anything of: their names differ from
-// start to start.
+// A new token removes the mark of a worker if its last admission has left every window. Workers get a
+// new name at each start, so the marks would accumulate.
 func TestANewTokenForgetsReplicasThatAreLongGone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		ctx, now := t.Context(), s.Time(t.Context()).Val()
@@ -622,13 +627,13 @@ func TestOpeningFarInTheFutureIsReset(t *testing.T) {
 	})
 }
 
-// Each call that puts something back moves the opening on, for 30 seconds at most.
+// Each restoring call postpones the opening, to at most 30 s after the token was made.
 func TestPuttingBackMovesTheOpeningOn(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		s.empty(t)
-		s.quarantine(t, "primary") // the name that PutBack gives
+		s.quarantine(t, "primary") // as in PutBack
 		s.putsBack(t, c)
 		_, wait := s.quarantine(t, "primary")
 		s.waits(t, wait, 1500*time.Millisecond) // never earlier
@@ -639,8 +644,8 @@ func TestPuttingBackMovesTheOpeningOn(t *testing.T) {
 	})
 }
 
-// A store that has lost everything gets the posts back with the second admission, or with the first one when
-// no window has it any more.
+// Posts are restored with the second admission of an event. Without a second one they are restored with
+// the first, although that has left every window.
 func TestPostsArePutBackAfterASecondDecision(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
@@ -661,7 +666,7 @@ func TestPostsArePutBackAfterASecondDecision(t *testing.T) {
 		advance(time.Hour)
 		b.admits(again, failed)
 		before := s.HGetAll(t.Context(), "{n}:inflight").Val()
-		delete(before, slot(once)) // the other one remembers it
+		delete(before, slot(once)) // only a remembers it
 		s.empty(t)
 		s.putsBack(t, b)
 		if difference := cmp.Diff(before, s.HGetAll(t.Context(), "{n}:inflight").Val()); difference != "" {
@@ -686,8 +691,6 @@ func TestPostsArePutBackAfterASecondDecision(t *testing.T) {
 	})
 }
 
-// What restore.lua leaves as it is, and how long what it puts back is kept.
-
 func TestWhatIsPutBackExpires(t *testing.T) {
 	for name, limit := range map[string]string{"exact": "9/10m", "buckets": "9/10m:1m"} {
 		t.Run(name, func(t *testing.T) {
@@ -704,7 +707,7 @@ func TestWhatIsPutBackExpires(t *testing.T) {
 				for _, key := range keys {
 					least := 9 * time.Minute
 					if key == "{n}:categories" {
-						least += time.Hour // as long as an id is known
+						least += time.Hour // the dedupe window
 					}
 					if left := s.PTTL(t.Context(), key).Val(); left < least {
 						t.Errorf("%s expires in %s, expected %s at least, and an end", key, left, least)
@@ -715,7 +718,7 @@ func TestWhatIsPutBackExpires(t *testing.T) {
 	}
 }
 
-// What is wrong with the index keeps nothing else from being put back, and a foreign key is left as it is.
+// An index of another type is left untouched and does not prevent the rest from being restored.
 func TestAnIndexOfAnotherTypeIsLeftAsItIs(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		c.want(ratelimit.Admitted, event("e", "a"))
@@ -731,7 +734,7 @@ func TestAnIndexOfAnotherTypeIsLeftAsItIs(t *testing.T) {
 	})
 }
 
-// What was admitted in one call has one time, and is put back in one call, however much it is.
+// All admissions of a batch have the same time, so one call restores them, even if they are many.
 func TestALargeBatchIsPutBackWhole(t *testing.T) {
 	for name, limit := range map[string]string{"exact": "1000/30m", "buckets": "1000/30m:1m"} {
 		t.Run(name, func(t *testing.T) {
@@ -748,7 +751,7 @@ func TestALargeBatchIsPutBackWhole(t *testing.T) {
 	}
 }
 
-// An event is remembered from its last post on.
+// A post restarts the retention of its event in the journal.
 func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
@@ -758,28 +761,28 @@ func TestAPostIsRememberedLongerThanItsAdmission(t *testing.T) {
 		c.wantPermit(ratelimit.Granted, 1, e, "", "p1")
 		c.JournalTimes(e, s.Time(t.Context()).Val().UnixMicro(), 0)
 		c.pass(s, 2*time.Minute)
-		c.want(ratelimit.Admitted, event("another", "a")) // what is over is forgotten
+		c.want(ratelimit.Admitted, event("another", "a")) // trims the journal
 		s.empty(t)
 		s.putsBack(t, c)
 		c.wantPermit(ratelimit.Granted, 2, e, "p1", "p2")
 	})
 }
 
-// A worker remembers as long as the longest window in force, and that may be a temporary limit's.
+// The longest window in force sets the journal's retention, even if it is a temporary limit's.
 func TestATemporaryLimitsWindowIsRemembered(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
 		c.SetTemporary(temporaryLimits("global", "2/2h"))
 		c.want(ratelimit.Admitted, event("e", "a"))
 		c.pass(s, time.Hour)
-		c.want(ratelimit.Admitted, event("another", "a")) // what is over is forgotten
+		c.want(ratelimit.Admitted, event("another", "a")) // trims the journal
 		s.empty(t)
 		s.putsBack(t, c)
 		c.want(ratelimit.Global, event("a third", "a"))
 	})
 }
 
-// Several buckets are put back in one call, beside one that is there.
+// One call restores several buckets next to one that the store still has.
 func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
@@ -792,7 +795,7 @@ func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 		}
 		before := s.ZRange(t.Context(), "{n}:buckets:global", 0, -1).Val()
 		if s.embedded == nil {
-			mark = "0" // it grew older: all is later than this
+			mark = "0" // aging has moved admissions to before the mark
 			s.Del(t.Context(), "{n}:buckets:global")
 		} else {
 			s.ZRem(t.Context(), "{n}:buckets:global", before[1], before[2])
@@ -807,7 +810,7 @@ func TestEachBucketIsPutBackInItsPlace(t *testing.T) {
 	})
 }
 
-// A clock, a mark and admissions from before a clock was set right, days ahead, move nothing.
+// After the server's clock is corrected by days, marks and admissions from the future have no effect.
 func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m:1m", "9/10m:1m", "")
@@ -815,14 +818,14 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 		c.want(ratelimit.Admitted, event("ahead", "a"), event("sent ahead", "a"))
 		c.sent(event("sent ahead", "a"))
 		s.empty(t)
-		c.pass(s, -3*day) // what it remembers lies three days ahead
+		c.pass(s, -3*day) // the journal is three days ahead
 		c.want(ratelimit.Admitted, event("e", "a"))
 		clock, _ := s.clock(t)
 		s.empty(t)
 		ahead := clock + 3*day.Microseconds()
 		kit.Check(t, s.HSet(t.Context(), "{n}:meta", "clock", ahead, "seen r", ahead).Err())
 		s.putsBack(t, c)
-		s.wantUsed(t, rules, 1) // that of the one event of now
+		s.wantUsed(t, rules, 1) // e alone
 		if latest := s.latestAdmission(t); latest > clock+time.Minute.Microseconds() {
 			t.Errorf("the latest admission is %d, expected about %d", latest, clock)
 		}
@@ -835,8 +838,8 @@ func TestTimesFarAheadAreNotPutBack(t *testing.T) {
 	})
 }
 
-// What the store has that is later stays: a mark, a time of sending, the record of a later post, an event
-// admitted anew.
+// Entries of the store that are later than the journal's stay: a mark, a sent time, the time of a
+// category, the record of a later post or of a later admission.
 func TestPuttingBackReplacesNothingLater(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
@@ -874,7 +877,7 @@ func TestPuttingBackReplacesNothingLater(t *testing.T) {
 	})
 }
 
-// A record that the store has is not written again, which would also let it live longer.
+// A record that the store still has is not rewritten, which would also postpone its expiry.
 func TestPresentRecordIsNotPutBack(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		c.admits(event("e", "a"))
@@ -898,7 +901,7 @@ func TestWhatNoWindowHasIsNotInFlightAgain(t *testing.T) {
 	})
 }
 
-// What is in Slack does not get in flight again when its id is forgotten.
+// A sent event is not restored as in flight, even after its dedupe window has ended.
 func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), time.Second)
@@ -919,7 +922,7 @@ func TestWhatWasSentIsNotInFlightAgain(t *testing.T) {
 	})
 }
 
-// restore calls restore.lua with nothing to put back.
+// restore runs restore.lua without admissions.
 func (s *store) restore(t *testing.T, token string) []any {
 	t.Helper()
 	keys := []string{"{n}:meta", "{n}:inflight", "{n}:sent", "{n}:categories"}
@@ -944,7 +947,7 @@ func TestTheOpeningIsPutOffForThirtySecondsAtMost(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		token, _ := s.quarantine(t, "g1")
 		s.advance(t, 29_800*time.Millisecond)
-		if s.embedded == nil { // the token's time does not grow older
+		if s.embedded == nil { // aging skips the time in the token
 			made := s.Time(t.Context()).Val().Add(-29_800 * time.Millisecond).UnixMicro()
 			token = fmt.Sprint("g1 ", made)
 			kit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", token).Err())
@@ -958,7 +961,7 @@ func TestTheOpeningIsPutOffForThirtySecondsAtMost(t *testing.T) {
 	})
 }
 
-// TestAdmitNeedsTheKnownOpenStore, and stores nothing before.
+// Admission needs an open store with the token that the caller expects. Without it, nothing is stored.
 func TestAdmitNeedsTheKnownOpenStore(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		script := redis.NewScript(lua.Admit)
@@ -994,17 +997,17 @@ func TestAdmitNeedsTheKnownOpenStore(t *testing.T) {
 			opens := strconv.FormatInt(at.Add(d).UnixMicro(), 10)
 			kit.Check(t, s.HSet(t.Context(), "{n}:meta", "token", "p 1", "opens", opens).Err())
 		}
-		wants("unknown store", "p 1") // an empty one has no token
+		wants("unknown store", "p 1") // an empty store has no token
 		opensAfter(time.Minute)
 		wants("unknown store", "p 2")
 		wants("closed", "p 1")
 		opensAfter(300 * time.Millisecond)
-		if s.embedded != nil { // whose clock stands still
+		if s.embedded != nil { // its clock does not advance
 			wants("closed", "p 1")
 		}
 		opensAfter(-time.Millisecond)
 		wants("unknown store", "p 2")
 		wants("decided", "p 1")
-		wants("decided", "") // any store
+		wants("decided", "") // an empty token accepts any store
 	})
 }

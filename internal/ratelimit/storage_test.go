@@ -15,15 +15,14 @@ import (
 
 func zAt(score int64, member string) redis.Z { return redis.Z{Score: float64(score), Member: member} }
 
-// Nothing is charged, stored, removed or kept alive longer by events that are not admitted, however many
-// come.
+// Events that are not admitted charge, store and remove nothing, and postpone no expiry.
 func TestRefusedEventsStoreNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("8/30m+8/20m", "4/10m", "short=1/1m"), day)
 		sent := event("sent", "a")
 		limiter.admit(sent, event("flying", "a"), event("s", "short"))
 		limiter.sent(sent)
-		s.advance(t, 2*time.Minute) // "short" has an entry that is out of its window
+		s.advance(t, 2*time.Minute) // the entry of "short" has left its window
 		limiter.admit(events(3, "b", "b")...)
 		limiter.admit(events(2, "a", "a")...)
 
@@ -32,7 +31,7 @@ func TestRefusedEventsStoreNothing(t *testing.T) {
 		storm := append(events(500, "storm", "a"), sent, by("another message", event("flying", "a")), event("flying", "a"))
 		storm = append(storm, costing(event("big", "b"), 2), costing(event("big too", "new"), 5), costing(event("bigger", "short"), 2))
 		for i, decision := range limiter.admit(storm...) {
-			if decision.Verdict == ratelimit.Admitted && storm[i].ID != "flying" { // which was admitted before
+			if decision.Verdict == ratelimit.Admitted && storm[i].ID != "flying" { // which is in flight
 				t.Fatalf("%s: %+v", storm[i].ID, decision)
 			}
 		}
@@ -70,8 +69,8 @@ func TestEveryKeyExpires(t *testing.T) {
 	})
 }
 
-// A category that is always busy keeps its key alive; what is out of its window goes with the next
-// admissions, a bounded number with each of them.
+// The key of a busy category never expires, so admissions trim the entries that have left its window. Each
+// call trims a bounded number.
 func TestAdmissionsTrimTheLog(t *testing.T) {
 	eachLimiter(t, "5000/30m", "5000/10m", func(t *testing.T, s *store, limiter caller) {
 		for i := range 5 {
@@ -93,14 +92,14 @@ func TestAdmissionsTrimTheLog(t *testing.T) {
 func TestSentIDsAreForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)
-		for i := range 6 { // an hour apart, so that the key itself never expires
+		for i := range 6 { // an hour apart, so the key itself never expires
 			e := event(fmt.Sprint("e", i), "a")
 			limiter.admits(e)
 			limiter.sent(e)
 			s.advance(t, time.Hour)
 		}
 		ids := s.ZRange(t.Context(), "{n}:sent", 0, -1).Val()
-		if len(ids) != 3 || ids[0] != "a:e4" || ids[1] != "a:e5" { // the third is the member of dashes
+		if len(ids) != 3 || ids[0] != "a:e4" || ids[1] != "a:e5" { // the third is the long member of sent.lua
 			t.Errorf("%q are kept, expected e4 and e5", ids)
 		}
 	})
@@ -110,7 +109,7 @@ func TestLargestBatchIsDecidedInOrder(t *testing.T) {
 	eachLimiter(t, "500/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		batch := make([]ratelimit.Request, ratelimit.MaxBatch)
 		for i := range batch {
-			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%900)) // nearly as many categories
+			batch[i] = event(fmt.Sprint("e", i), fmt.Sprint("c", i%900))
 		}
 		batch[950] = by("another message", batch[7])
 		for i, decision := range limiter.admit(batch...) {
@@ -118,8 +117,8 @@ func TestLargestBatchIsDecidedInOrder(t *testing.T) {
 			switch {
 			case i == 950:
 				want = ratelimit.Duplicate
-			case i >= 900: // that category has its one
-				want = ratelimit.Category // of two alike, the category's
+			case i >= 900: // the second event of its category
+				want = ratelimit.Category // on a tie, the narrowest scope
 			case i >= 500:
 				want = ratelimit.Global
 			}
@@ -142,16 +141,15 @@ func TestCostlyEventTakesAllItsSlots(t *testing.T) {
 		if got := limiter.one(costing(event("x", "a"), 801)); got.Verdict != ratelimit.Category || got.Used != 1000 {
 			t.Errorf("%+v", got)
 		}
-		// a busy host may make the client ask twice, and the second answer is that nothing is left
+		// The result is ignored: on a busy host the client may repeat the call, which then refunds nothing.
 		limiter.refund(big)
-		s.Del(t.Context(), "{n}:categories", "{n}:meta") // they show only that there was an admission, and when
+		s.Del(t.Context(), "{n}:categories", "{n}:meta") // they hold no slots
 		if left := s.contents(t); left != "" {
 			t.Errorf("a refund left something behind:\n%s", left)
 		}
 	})
 }
 
-// What the scripts write is read, by the same parser in the product and in its tests.
 func TestInFlightRecordIsParsed(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		e := by("a delivery: with 2 blanks\nand a line end", event("e", "a"))
@@ -199,7 +197,7 @@ func TestTokenOfAStoreExpires(t *testing.T) {
 	})
 }
 
-// A caller may know a post of which the store knows nothing: the record was put back without it.
+// A caller may name a post that the record lacks, because the record was restored without it.
 func TestUnpostedEventIsAlwaysRefunded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
@@ -210,7 +208,7 @@ func TestUnpostedEventIsAlwaysRefunded(t *testing.T) {
 	})
 }
 
-// A record is forgotten a month after its last post, and one that cannot be read is left alone.
+// Clean-up removes a record a month after its last post, and never removes one that it cannot read.
 func TestRecentPostKeepsAnOldRecord(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("99/1h", "99/1h", ""), day)
@@ -238,7 +236,7 @@ func TestRecentPostKeepsAnOldRecord(t *testing.T) {
 	})
 }
 
-// A replica that is gone for a month is forgotten, and nothing else of the store is.
+// Clean-up removes the field of a worker a month after its last admission, and no other field.
 func TestReplicasThatAreGoneAreForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("999/1h", "999/1h", ""), day)
@@ -260,7 +258,7 @@ func TestReplicasThatAreGoneAreForgotten(t *testing.T) {
 	})
 }
 
-// Clean-up fails no decision: a Redis user may lack its commands.
+// A failed clean-up fails no decision, because a Redis user may lack its commands.
 func TestUserWhoMayNotCleanUpAdmits(t *testing.T) {
 	for _, command := range []string{"hrandfield", "hdel"} {
 		s := onProcess(t)
@@ -274,7 +272,7 @@ func TestUserWhoMayNotCleanUpAdmits(t *testing.T) {
 	}
 }
 
-// A batch that writes many records looks at more of the old ones.
+// A batch that writes more records also inspects more old ones.
 func TestCleanUpKeepsUpWithLargeBatches(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("9000/1h", "9000/1h", ""), day)

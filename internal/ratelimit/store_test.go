@@ -26,14 +26,14 @@ import (
 // day is the dedupe window of most tests.
 const day = 24 * time.Hour
 
-// store is an empty Redis of a test's own: a redis-server process, a Cluster, or the embedded store. The
-// client is one of the server that keeps all keys of namespace "n".
+// store is a Redis for one test, empty at first: a redis-server process, a Cluster, or the embedded store.
+// Its client is connected to the server with the keys of namespace "n".
 type store struct {
 	*redis.Client
 	server   *redistest.Server    // nil on the embedded store
 	embedded *miniredis.Miniredis // nil on a redis-server
-	now      time.Time            // what TIME says on the embedded store, where it moves only by advance
-	aged     time.Duration        // how far advance has moved a redis-server
+	now      time.Time            // TIME of the embedded store, which stands still between advances
+	aged     time.Duration        // sum of all advances of a redis-server
 	replies  *replies
 }
 
@@ -46,21 +46,19 @@ func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
 	}, func(t *testing.T, embedded *miniredis.Miniredis) { test(t, newEmbedded(t, embedded)) })
 }
 
-// eachLimiter runs a test on each kind of store with a limiter under a global limit and one for each
-// category.
+// eachLimiter runs a test on each kind of store, with a limiter under a global and a category limit.
 func eachLimiter(t *testing.T, global, category string, test func(t *testing.T, s *store, limiter caller)) {
 	t.Helper()
 	eachStore(t, func(t *testing.T, s *store) { test(t, s, s.limiter(t, kit.Rules(global, category, ""), day)) })
 }
 
-// onServer is the store that a server is; of a Cluster, the node that keeps the keys.
+// onServer returns the store on a server, or on the node of a Cluster that has the keys.
 func onServer(t testing.TB, server *redistest.Server) *store {
 	t.Helper()
 	return &store{Client: server.ClientFor(t, "{n}"), server: server, replies: &replies{}}
 }
 
-// onProcess starts a redis-server process for a test that stops it, starts it again or sets it up in its own
-// way.
+// onProcess starts a redis-server process for a test that restarts or configures it.
 func onProcess(t testing.TB, extra ...string) *store {
 	t.Helper()
 	return onServer(t, redistest.StartProcess(t, extra...))
@@ -69,23 +67,21 @@ func onProcess(t testing.TB, extra ...string) *store {
 func newEmbedded(t *testing.T, embedded *miniredis.Miniredis) *store {
 	client := redis.NewClient(&redis.Options{Addr: embedded.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	// The odd microseconds would show where a time loses its tail.
 	s := &store{Client: client, embedded: embedded, replies: &replies{}}
 	s.startAt(0)
 	return s
 }
 
-// startAt sets the clock of an embedded store that is empty: so long after a certain moment, whose odd
-// microseconds would show where a time loses its tail.
+// startAt sets the clock of an empty embedded store to a duration after a fixed time. The odd microseconds
+// of that time reveal any rounding.
 func (s *store) startAt(after time.Duration) {
 	s.now = time.Date(2026, 11, 20, 4, 39, 1, 123457000, time.UTC).Add(after)
 	s.embedded.SetTime(s.now)
 }
 
-// age makes everything stored older by ARGV[1] microseconds: entries, records, the pause and what is left of
-// each key's life. A negative number makes it younger. A sorted set's life keeps its length in whole
-// milliseconds, counted from its newest entry, as the scripts write it. All scores are times; of names none
-// is one, those of buckets are numbers of slots.
+// age makes all data older by ARGV[1] microseconds, or younger if that is negative: scores, the times in
+// members and records, and the expiry of keys. The scripts expire a sorted set a whole number of
+// milliseconds after its newest entry, and age keeps that number.
 var age = redis.NewScript(`
 local shift = tonumber(ARGV[1])
 local function aged(time) return string.format('%.0f', tonumber(time) - shift) end
@@ -132,16 +128,15 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   if expires > 0 then redis.call('PEXPIREAT', key, string.format('%.0f', expires - earlier)) end
 end`)
 
-// advance lets d pass at once, or steps the clock back when d is negative. The embedded store's clock can be
-// set. A redis-server's cannot, so there everything in it gets older instead, which no script can tell from
-// waiting.
+// advance lets d pass at once. If d is negative, it steps the clock back. Only the embedded store's clock
+// can be set. On a redis-server all data gets older instead, which scripts cannot distinguish from waiting.
 func (s *store) advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	d = d.Truncate(time.Microsecond)
 	if s.embedded != nil {
 		s.now = s.now.Add(d)
 		s.embedded.SetTime(s.now)
-		if d < 0 { // keys end at a time, which is then further away; the store counts what is left of each
+		if d < 0 { // miniredis stores remaining times to live, which now get longer
 			s.embedded.FastForward(d)
 		}
 		return
@@ -152,8 +147,7 @@ func (s *store) advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// replies is a hook that keeps the latest reply of a script as it came, with the times that a Decision leaves
-// out.
+// replies is a hook that keeps the latest raw reply of a script, with times that a Decision leaves out.
 type replies struct {
 	mu     sync.Mutex
 	latest any
@@ -177,15 +171,14 @@ func (r *replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// latest is the latest reply of a script as it came.
+// latest returns the latest raw reply of a script.
 func (s *store) latest() any {
 	s.replies.mu.Lock()
 	defer s.replies.mu.Unlock()
 	return s.replies.latest
 }
 
-// clock is what the latest decision says of its time: TIME itself, and by how much the deciding clock was
-// ahead of it.
+// clock returns TIME at the latest decision, and the lag: how far the time of the decision was ahead of it.
 func (s *store) clock(t testing.TB) (clock, lag int64) {
 	t.Helper()
 	reply := s.latest()
@@ -196,7 +189,7 @@ func (s *store) clock(t testing.TB) (clock, lag int64) {
 	return fields[1].(int64) - fields[2].(int64), fields[2].(int64)
 }
 
-// score is when a slot was taken, in microseconds.
+// score returns the score of a member: a time in microseconds.
 func (s *store) score(t testing.TB, key, member string) int64 {
 	t.Helper()
 	score, err := s.ZScore(t.Context(), key, member).Result()
@@ -206,13 +199,12 @@ func (s *store) score(t testing.TB, key, member string) int64 {
 	return int64(score)
 }
 
-// count is how many entries a sorted set has.
 func (s *store) count(t testing.TB, key string) int {
 	t.Helper()
 	return int(s.ZCard(t.Context(), key).Val())
 }
 
-// contents is all that the store holds, key by key, with types, entries and the moments at which keys expire.
+// contents prints all keys of the store with their types, expiry times and entries.
 func (s *store) contents(t testing.TB) string {
 	t.Helper()
 	ctx := t.Context()
@@ -239,7 +231,7 @@ func (s *store) contents(t testing.TB) string {
 	return text.String()
 }
 
-// unchanged expects that the store holds what it held before, which is what contents returned then.
+// unchanged expects that contents still returns the given text.
 func (s *store) unchanged(t testing.TB, before string) {
 	t.Helper()
 	if difference := cmp.Diff(before, s.contents(t)); difference != "" {
@@ -247,15 +239,14 @@ func (s *store) unchanged(t testing.TB, before string) {
 	}
 }
 
-// caller asks a limiter of namespace "n" and fails the test where an answer cannot be had.
+// caller calls a limiter of namespace "n". Its methods fail the test on an error.
 type caller struct {
 	*ratelimit.Limiter
 	t testing.TB
 }
 
-// connect makes one more client of the store, as a replica would. See replies. The embedded store computes in
-// this process, so on a busy machine an answer of it may take longer than the product waits for one; that is
-// not what tests are about.
+// connect opens another client of the store, as a worker would, and records its replies. The embedded store
+// runs in this process, so on a busy machine it can exceed the timeout of a worker: its client waits longer.
 func (s *store) connect(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	var client redis.UniversalClient
@@ -269,7 +260,7 @@ func (s *store) connect(t testing.TB) redis.UniversalClient {
 	return client
 }
 
-// url is what REDIS_URL would be.
+// url returns the REDIS_URL of the store.
 func (s *store) url() string {
 	if s.server != nil {
 		return s.server.URL()
@@ -301,7 +292,7 @@ func (c caller) one(request ratelimit.Request) ratelimit.Decision {
 	return c.admit(request)[0]
 }
 
-// want asks for each request by itself and expects the same outcome every time.
+// want admits each request in a batch of its own and expects the same verdict for all.
 func (c caller) want(verdict ratelimit.Verdict, requests ...ratelimit.Request) {
 	c.t.Helper()
 	for _, request := range requests {
@@ -311,13 +302,11 @@ func (c caller) want(verdict ratelimit.Verdict, requests ...ratelimit.Request) {
 	}
 }
 
-// admits expects that each event may be sent.
 func (c caller) admits(requests ...ratelimit.Request) {
 	c.t.Helper()
 	c.want(ratelimit.Admitted, requests...)
 }
 
-// duplicates expects that each event is known.
 func (c caller) duplicates(requests ...ratelimit.Request) {
 	c.t.Helper()
 	c.want(ratelimit.Duplicate, requests...)
@@ -335,7 +324,7 @@ func (c caller) refund(request ratelimit.Request) bool {
 	return c.refundAfter(request, "")
 }
 
-// refundAfter refunds an event whose last known post has that name.
+// refundAfter refunds an event. known names the last post with a result that the caller has seen.
 func (c caller) refundAfter(request ratelimit.Request, known string) bool {
 	c.t.Helper()
 	refunded, err := c.Refund(c.t.Context(), request, known)
@@ -345,7 +334,7 @@ func (c caller) refundAfter(request ratelimit.Request, known string) bool {
 	return refunded
 }
 
-// refunds expects that an event without a post gives its slots back.
+// refunds expects the refund of an event without a post.
 func (c caller) refunds(request ratelimit.Request) {
 	c.t.Helper()
 	if !c.refund(request) {
@@ -353,7 +342,7 @@ func (c caller) refunds(request ratelimit.Request) {
 	}
 }
 
-// peek is what is used of the global limit and of those of categories.
+// peek returns the usage of the global limit and of the limits of categories.
 func (c caller) peek(categories ...string) []ratelimit.Usage {
 	c.t.Helper()
 	usages, err := c.Peek(c.t.Context(), categories...)
@@ -361,12 +350,12 @@ func (c caller) peek(categories ...string) []ratelimit.Usage {
 	return usages
 }
 
-// event is a request of cost 1, delivered by a message of its own.
+// event returns a request of cost 1 with its own stream message.
 func event(id, category string) ratelimit.Request {
 	return ratelimit.Request{ID: id, Delivery: "message of " + id, Category: category, Cost: 1}
 }
 
-// events are n of them with distinct ids.
+// events returns n requests with distinct ids.
 func events(n int, prefix, category string) []ratelimit.Request {
 	requests := make([]ratelimit.Request, n)
 	for i := range requests {
@@ -375,7 +364,7 @@ func events(n int, prefix, category string) []ratelimit.Request {
 	return requests
 }
 
-// slot is the name of an event's slot, where all parts of it are plain.
+// slot returns the id in Redis of an event with plain names and without a source.
 func slot(request ratelimit.Request) string { return request.Category + ":" + request.ID }
 
 func costing(request ratelimit.Request, cost int) ratelimit.Request {
@@ -383,19 +372,18 @@ func costing(request ratelimit.Request, cost int) ratelimit.Request {
 	return request
 }
 
-// by is the same event in another delivery.
+// by returns the same event in another stream message.
 func by(delivery string, request ratelimit.Request) ratelimit.Request {
 	request.Delivery = delivery
 	return request
 }
 
-// from is the same event with a source.
+// from returns the same event with a source.
 func from(source string, request ratelimit.Request) ratelimit.Request {
 	request.Source = source
 	return request
 }
 
-// verdicts are the bare answers, for comparing a whole batch.
 func verdicts(decisions []ratelimit.Decision) []ratelimit.Verdict {
 	bare := make([]ratelimit.Verdict, len(decisions))
 	for i, decision := range decisions {
@@ -404,7 +392,7 @@ func verdicts(decisions []ratelimit.Decision) []ratelimit.Verdict {
 	return bare
 }
 
-// sameVerdicts compares the bare answers to a whole batch.
+// sameVerdicts compares only the verdicts of a batch.
 func sameVerdicts(t testing.TB, want []ratelimit.Verdict, decisions []ratelimit.Decision) {
 	t.Helper()
 	if difference := cmp.Diff(want, verdicts(decisions)); difference != "" {
@@ -412,17 +400,18 @@ func sameVerdicts(t testing.TB, want []ratelimit.Verdict, decisions []ratelimit.
 	}
 }
 
-// TestMain lets tests overlap: those of failures wait for servers, and the others have a store each.
+// TestMain lets many tests run at a time: failover tests mostly wait for servers, and no two running tests
+// share a store.
 func TestMain(m *testing.M) {
 	kit.Overlap(12)
 	kit.QuietRedis()
-	debug.SetGCPercent(400) // the embedded store makes a Lua state for each call, and throws it away
+	debug.SetGCPercent(400) // the embedded store creates and drops a Lua state for each call
 	playHistories("30")
 	os.Exit(m.Run())
 }
 
-// playHistories is how many random histories rapid plays of each kind where neither the command line nor
-// -short says how many. "make prove" plays more.
+// playHistories sets the default of -rapid.checks, the number of random histories of each kind. It has no
+// effect with -short. "make prove" plays more.
 func playHistories(n string) {
 	chosen := testing.Short()
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "rapid.checks" })
@@ -439,7 +428,7 @@ func mustParse(text string) ratelimit.Limit {
 	return limit
 }
 
-// newLimiter gives a limiter of its own namespace on the server.
+// newLimiter returns a limiter on the server in a namespace for this test.
 func newLimiter(tb testing.TB, server *redistest.Server, rules ratelimit.Rules, dedupe time.Duration) *ratelimit.Limiter {
 	tb.Helper()
 	limiter, err := ratelimit.New(server.Client(tb), tb.Name(), rules, dedupe)

@@ -13,7 +13,7 @@ import (
 	"notifier/test/kit"
 )
 
-// trace is the one event with this id.
+// trace returns the only event with this id.
 func (c caller) trace(id string) ratelimit.Trace {
 	c.t.Helper()
 	traces := c.traces(id)
@@ -30,28 +30,29 @@ func (c caller) traces(id string) []ratelimit.Trace {
 	return traces
 }
 
-// An event is found without its category for as long as it is known: by what was admitted long ago and sent
-// late, too.
+// An event is found by its id alone until the id is forgotten, even if it was sent long after its admission.
 func TestTraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("1000/30m", "1000/30m", ""), 2*time.Hour)
 		e := from("/ci", event("e", "a"))
 		limiter.admits(e)
-		s.advance(t, 29*time.Minute) // held for nearly the longest window
+		s.advance(t, 29*time.Minute) // held for almost the longest window
 		limiter.sent(e)
 		for i := range 11 {
 			s.advance(t, 10*time.Minute)
-			limiter.admits(events(100, fmt.Sprint("other", i, "-"), "b")...) // which trims the index, now and then
+			limiter.admits(events(100, fmt.Sprint("other", i, "-"), "b")...) // some of them trim the index
 		}
 		if found := limiter.traces("e"); len(found) != 1 || found[0].Source != "/ci" {
 			t.Fatalf("after 1h50m: %+v, expected it", found)
 		}
-		s.advance(t, 12*time.Minute) // and a second and a bit more than that an entry is older than its admission
+		// The id was sent longer ago than the dedupe window. Its entry in the index is older than the dedupe
+		// window and the longest window together.
+		s.advance(t, 12*time.Minute)
 		if found := limiter.traces("e"); len(found) != 0 {
 			t.Errorf("after 2h2m: %+v, expected nothing", found)
 		}
 		entries := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
-		for i := 0; slices.Contains(entries(), "a /ci"); i++ { // it is trimmed now and then
+		for i := 0; slices.Contains(entries(), "a /ci"); i++ { // one call in 16 trims it
 			if i > 500 {
 				t.Fatalf("after %d more admissions the index has %q", i, entries())
 			}
@@ -63,7 +64,8 @@ func TestTraceFindsAnEventUntilItsIDIsForgotten(t *testing.T) {
 	})
 }
 
-// The index holds what something was admitted of, and lists what has slots.
+// Only admissions add entries to the index. Recent lists a category until its latest admission has left the
+// longest window.
 func TestIndexHoldsWhatWasAdmitted(t *testing.T) {
 	eachLimiter(t, "100/30m", "1/30m", func(t *testing.T, s *store, limiter caller) {
 		index := func() []string { return s.ZRange(t.Context(), "{n}:categories", 0, -1).Val() }
@@ -84,7 +86,7 @@ func TestIndexHoldsWhatWasAdmitted(t *testing.T) {
 	})
 }
 
-// Of many categories those with the latest admissions are listed, however many sources the others have.
+// Recent lists the categories with the latest admissions.
 func TestRecentListsTheLatest(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		limiter := s.limiter(t, kit.Rules("100/30m", "10/30m", "z=1/1m,a=1/1m"), day)
@@ -103,7 +105,7 @@ func TestRecentListsTheLatest(t *testing.T) {
 	})
 }
 
-// One command looks up a thousand categories; however many there are, an event is found in each of them.
+// Trace looks up a thousand categories with one command, and searches all chunks.
 func TestTraceSearchesThousandsOfCategories(t *testing.T) {
 	eachLimiter(t, "100/30m", "10/30m", func(t *testing.T, s *store, limiter caller) {
 		limiter.admits(event("e", "a"))

@@ -17,13 +17,13 @@ import (
 // theme is a kind of history. If a field is empty, its default applies.
 type theme struct {
 	title      string
-	rules      []vectorRules // a caller each
-	calls      string        // by letters, each as likely as the others; see step
+	rules      []vectorRules // one caller each
+	calls      string        // letters, each equally likely; see step
 	categories string        // default: a
 	sources    string        // default: none
 	costs      []int         // default: 1
 	dedupe     string        // default: 24h
-	back       time.Duration // the clock is set back by up to this, and by half of it at least
+	back       time.Duration // the clock is set back by half of this up to all of it
 }
 
 const usualCalls = "aaaaabbnsrd"
@@ -107,8 +107,9 @@ const (
 	firstVectorStarts = 4_102_444_800_123_457 // in 2100; see clocked
 )
 
-// makeVectors plays histories to the model. The seed is fixed, so they change only with the model and the
-// themes. Of each group of candidates it keeps the one with the most replies of kinds that are still rare.
+// makeVectors plays random histories against the model. The seed is fixed, so they change only with the model
+// and the themes. From each group of candidates it keeps the history with the most replies of kinds that are
+// still rare.
 func makeVectors(t *testing.T) vectorFile {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -150,13 +151,13 @@ type vectorMaker struct {
 	replicas   []replica
 	model      *model
 	clock      int64
-	earliest   int64    // that the clock has shown
+	earliest   int64    // the lowest clock so far
 	lifetime   int64    // of records
-	windows    []int64  // that a history can wait for
-	waits      []int64  // that replies have named
+	windows    []int64  // short enough for a history to outlast
+	waits      []int64  // from replies
 	names      []string // of events, in order
 	posts      int
-	shown      []string // for the choice among candidates
+	shown      []string // kinds of replies; see makeVectors
 	last       map[string]string
 }
 
@@ -197,14 +198,14 @@ func (m *vectorMaker) play() {
 	m.step('p')
 }
 
-// wait lets time pass, often until just before or after a reply changes. The records of a history never
-// expire: they live longer than it lasts.
+// wait lets time pass, often until just before or after a reply changes. A history is shorter than the
+// lifetime of records, so none expires.
 func (m *vectorMaker) wait() {
 	to, back := m.clock, m.theme.back.Microseconds()
 	switch choice := m.IntN(8); {
 	case choice < 2 && len(m.waits) > 0:
 		to += m.waits[len(m.waits)-1] + m.Int64N(3) - 1
-	case choice < 4 && len(m.model.admissions) > 0: // its slots leave a window
+	case choice < 4 && len(m.model.admissions) > 0: // until its slots leave a window
 		to = pick(m, m.model.admissions).moved + pick(m, m.windows) + m.Int64N(3) - 1
 	case choice == 4:
 		to += m.Int64N(pick(m, m.windows) / 2)
@@ -284,7 +285,7 @@ func (m *vectorMaker) step(letter byte) {
 	m.note(letter, s)
 }
 
-// moves returns from when the slots of an event count after a call, or 0 if the call does not move them.
+// moves returns the time to which a call moves the slots of an event, or 0 if it does not move them.
 func (m *vectorMaker) moves(by replica, a *admission) int64 {
 	if at := m.model.latest(m.clock); a != nil && m.model.stillCounts(by, a, at) {
 		return at
@@ -321,7 +322,7 @@ func (m *vectorMaker) begin(by replica, request ratelimit.Request, a *admission,
 	}
 }
 
-// peek shows the scopes of all events.
+// peek reads the usage in the scopes of all events.
 func (m *vectorMaker) peek(by replica, s *vectorStep) {
 	b := &batch{model: m.model, by: by, clock: m.clock, now: m.model.latest(m.clock)}
 	var levels []level
@@ -352,7 +353,8 @@ func (m *vectorMaker) peek(by replica, s *vectorStep) {
 	}
 }
 
-// event names an event: a new one, a known one, or a known one in another message.
+// event returns the name of an event to admit: a new one, a known one, or a known one in another stream
+// message.
 func (m *vectorMaker) event() string {
 	if len(m.names) > 0 && m.IntN(5) < 2 {
 		e := m.Events[pick(m, m.names)]
@@ -388,7 +390,7 @@ func (m *vectorMaker) add(e vectorEvent) string {
 	return name
 }
 
-// postable names an event, mostly one in flight for this delivery or another.
+// postable returns the name of an event, usually one that is in flight for this stream message or another.
 func (m *vectorMaker) postable() string {
 	inFlight := slices.DeleteFunc(slices.Clone(m.names), func(name string) bool {
 		return m.model.anyDelivery(m.Events[name].request()) == nil
@@ -399,13 +401,13 @@ func (m *vectorMaker) postable() string {
 	return pick(m, inFlight)
 }
 
-// event names the event of a call about a single one.
+// event returns the name of the event of a call about a single one.
 func (s vectorStep) event() string { return cmp.Or(s.Begin, s.Answered, s.Sent, s.Refund, s.Forfeit) }
 
 var jsonNumber = regexp.MustCompile(`:\d+`)
 
-// note remembers the kinds of a step's replies, each alone and after the previous one for the same event. It
-// also keeps the waits.
+// note records the kinds of a step's replies, each alone and after the previous one for the same event. It
+// also collects the waits.
 func (m *vectorMaker) note(letter byte, s vectorStep) {
 	note := func(name string, reply any) {
 		what := string(letter) + s.Answer + jsonNumber.ReplaceAllString(string(mustMarshal(m.t, reply)), "")

@@ -22,8 +22,8 @@ import (
 	"notifier/test/kit"
 )
 
-// vectorsFile holds histories for another implementation of the limiter. testdata/README.md describes the
-// format.
+// vectorsFile holds histories for testing another implementation of the limiter. testdata/README.md describes
+// the format.
 const vectorsFile = "testdata/vectors.json"
 
 var writeVectors = flag.Bool("write-vectors", false, "write "+vectorsFile+" from the model")
@@ -34,8 +34,8 @@ type vectorFile struct {
 	Histories []vector               `json:"histories"`
 }
 
-// vector is one history: calls one after the other, each with its reply. Its start determines where fixed
-// windows and buckets begin.
+// vector is one history: a sequence of calls, each with its reply. Its start determines where fixed windows
+// and buckets begin.
 type vector struct {
 	Title  string        `json:"title"`
 	Start  int64         `json:"start"` // microseconds since 1970
@@ -61,10 +61,10 @@ type vectorEvent struct {
 	Cost     int    `json:"cost"`
 }
 
-// vectorStep is one call, named by the field that is set, with its other arguments and its reply.
+// vectorStep is one call with its arguments and its reply. The field that is set names the call.
 type vectorStep struct {
 	At    int64 `json:"at"`              // microseconds since the start, by the clock of the store
-	Rules int   `json:"rules,omitempty"` // of the caller: an index
+	Rules int   `json:"rules,omitempty"` // index of the caller's rules
 
 	Admit    []string `json:"admit,omitempty"`
 	DryRun   string   `json:"dry_run,omitempty"`
@@ -117,7 +117,7 @@ type vectorUsage struct {
 	AtLeast bool   `json:"at_least,omitempty"`
 }
 
-// Words of the file for a PermitStatus and for an Answer.
+// permitWords maps each status to its word in the file.
 var permitWords = map[ratelimit.PermitStatus]string{
 	ratelimit.Granted: "granted", ratelimit.Leased: "leased", ratelimit.LastPostUnknown: "last post unknown",
 	ratelimit.NotInFlight: "not in flight",
@@ -129,7 +129,8 @@ const (
 	answerUnclear = "unclear" // may be in Slack
 )
 
-// TestVectorsComeFromTheModel compares the file with the histories that the model gives, or writes it.
+// TestVectorsComeFromTheModel compares the file with the histories of the model. With -write-vectors it
+// writes the file first.
 func TestVectorsComeFromTheModel(t *testing.T) {
 	want := encodeVectors(t, makeVectors(t))
 	if *writeVectors {
@@ -142,7 +143,7 @@ func TestVectorsComeFromTheModel(t *testing.T) {
 	}
 }
 
-// TestVectorsReplay plays the file to the scripts and compares every reply.
+// TestVectorsReplay replays the file against the scripts and compares every reply.
 func TestVectorsReplay(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		var vectors vectorFile
@@ -165,7 +166,7 @@ func TestVectorsReplay(t *testing.T) {
 	})
 }
 
-// replay stops at the first difference.
+// replay reports whether every reply matches. It stops at the first difference.
 func (f vectorFile) replay(t *testing.T, s *store, client *redis.Client, v vector) bool {
 	t.Helper()
 	kit.Check(t, s.FlushAll(t.Context()).Err())
@@ -188,7 +189,6 @@ func (f vectorFile) replay(t *testing.T, s *store, client *redis.Client, v vecto
 	return true
 }
 
-// call makes the call of a step.
 func (f vectorFile) call(limiter caller, step vectorStep) (reply vectorReply) {
 	t, ctx, request := limiter.t, limiter.t.Context(), f.Events[step.event()].request()
 	switch {
@@ -328,7 +328,7 @@ func encodeVector(t *testing.T, v vector) []byte {
 
 func lines(values [][]byte) []byte { return bytes.Join(values, []byte(",\n")) }
 
-// mustMarshal keeps characters such as > as they are.
+// mustMarshal does not escape characters such as >.
 func mustMarshal(t *testing.T, value any) []byte {
 	t.Helper()
 	var text bytes.Buffer
@@ -341,8 +341,8 @@ func mustMarshal(t *testing.T, value any) []byte {
 // clockKey holds the time that the scripts read during a replay, in microseconds since 1970.
 const clockKey = "{n}:the clock"
 
-// clocked begins a script so that TIME returns the time in clockKey. Real time still ends keys, so histories
-// begin in a far future, and none is longer than its keys would live.
+// clocked is the head of a script in which TIME returns the time in clockKey. Keys still expire in real time,
+// so histories begin in the far future and are shorter than the life of their keys.
 const clocked = `
 local redis = (function(real)
   return { pcall = real.pcall, call = function(command, ...)
@@ -354,7 +354,7 @@ local redis = (function(real)
 end)(redis)
 `
 
-// clockHook replaces scripts, by their digests.
+// clockHook maps the digest of each script to the digest of its copy with a settable clock.
 type clockHook map[string]string
 
 func setClock(t *testing.T, client *redis.Client) clockHook {

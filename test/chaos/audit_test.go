@@ -13,48 +13,55 @@ import (
 	"notifier/test/kit"
 )
 
-// audit holds what was acknowledged to the publisher against everything that is left at the end: the messages
-// in Slack, the dead letters, the logs of all worker processes, and the admissions in Redis. It demands, for
-// each event:
+// audit compares the events that NATS acknowledged to the publisher with the traces they left: messages
+// in Slack, dead letters, the logs of all worker processes, and the admissions in Redis. Each event must
+// satisfy these rules:
 //
-//   - Each stream message has a line.
-//   - It is in Slack, or dead, or its lines say by which limit or mute it was dropped. A line "sent" has its message in Slack.
-//   - It stands in Slack once; or more often, and a line says "ambiguous".
-//   - It is not undeliverable: Slack's outages and brown-outs are no event's fault.
-//   - It was charged when it came to Slack, once while that counts, and not refunded; one that did not come to Slack was
-//     refunded, unless Slack rejected it because of the message.
+//   - Each of its stream messages has a line.
+//   - It is in Slack, or dead, or its lines name the limit or mute that dropped it. If a line says
+//     "sent", the message is in Slack.
+//   - It is in Slack at most once, unless a line says "ambiguous".
+//   - It is never undeliverable, because no event causes Slack's outages and brown-outs.
+//   - If it is in Slack, it was charged before its post, only once while the charge counts, and not
+//     refunded.
+//   - If it is not in Slack, it was refunded, unless Slack rejected its message.
 //
-// Six repetitions are no fault. Between its line and its acknowledgement a crash, or a consumer that is
-// deleted, lets an event be decided anew: it is dropped and later sent, or dead and later sent. An event that
-// was sent is dropped as a duplicate when its message comes again. A message that two workers hold, settled
-// by the one without being sent, may be decided anew for the other; if that one ends before it posts, nobody
-// takes it up again, and its slot stays taken. And one whose lines are lost with a process that died after
-// its post has lines of others only; so may one that a process left behind when it was asked to end: see
-// leftBehind. Redis may forget a refund: see refundForgotten.
+// Six irregularities are expected:
+//
+//   - After a crash, or the deletion of the consumer, between its line and its acknowledgement, an event
+//     is decided again, and may be sent after it was dropped or dead.
+//   - An event that was sent is dropped as a duplicate when it is redelivered.
+//   - If two workers hold an event and one settles it without sending it, it may be admitted again for
+//     the other. If that worker ends before it posts, the event is not delivered again, and its slot
+//     stays taken.
+//   - If a process dies after a post and before its line, only other processes have lines about the
+//     event.
+//   - The same may happen when a process is terminated (see leftBehind).
+//   - Redis may forget a refund (see refundForgotten).
 type audit struct {
 	d         *deployment
 	processes map[string]*process
 	events    map[string]*event
-	lines     map[string][]*line // settled ones by event id, in the order of time
+	lines     map[string][]*line // outcomes by event id, the oldest first
 	bySeq     map[uint64][]*line
-	settled   []*line // all, in the order of time
+	settled   []*line // all outcomes, the oldest first
 	posts     map[string][]post
 	letters   map[string][]deadLetter
 
 	problems                    []string
-	missing                     map[uint64]string // unaccounted events by stream sequence, as the report names them
+	missing                     map[uint64]string // descriptions of unaccounted events, by stream sequence
 	sent, dead                  int
-	dropped                     map[string]int // final ones, by reason
+	dropped                     map[string]int // events that ended as dropped, by reason
 	duplicates, lookedUp        int
 	redelivered                 int
 	slotsLost, refundsForgotten int
-	judgedRefusals              int             // those at whose time nothing was missed
+	judgedRefusals              int             // refusals at a time when the ledger missed nothing
 	lostSlots                   map[string]bool // by event id
-	// by event id: when a refund was made, at the earliest, that Redis has forgotten
+	// the earliest time of a refund that Redis has forgotten, by event id
 	forgotten                   map[string]int64
 	unaccounted, wronglyCharged int
 	overfull                    int
-	unheard                     []*line // that a worker put back what it knows when the others had decided again
+	unheard                     []*line // warnings of restores after the store had opened
 }
 
 // post is a message in Slack and the process that posted it.
@@ -63,7 +70,7 @@ type post struct {
 	at      time.Time
 }
 
-// reconcile waits until nothing is left to do, ends the workers, and makes and judges the audit.
+// reconcile waits until the system is at rest, stops the workers, and audits the run.
 func (d *deployment) reconcile() *audit {
 	d.Helper()
 	d.rest()
@@ -73,7 +80,7 @@ func (d *deployment) reconcile() *audit {
 	return a
 }
 
-// newAudit audits them. Workers have ended.
+// newAudit audits the run. The workers must have ended.
 func (d *deployment) newAudit() *audit {
 	d.Helper()
 	kit.Check(d.T, d.ledger.look(d.Context()))
@@ -99,7 +106,7 @@ func (a *audit) problem(format string, arguments ...any) {
 	a.problems = append(a.problems, fmt.Sprintf(format, arguments...))
 }
 
-// blame is a problem with one event, with all that is known of it.
+// blame adds a problem with one event, and everything known about the event.
 func (a *audit) blame(e *event, format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	for _, k := range e.acks {
@@ -122,7 +129,7 @@ func (a *audit) blame(e *event, format string, arguments ...any) {
 	a.problem("%s: %s\n    faults then:\n      %s", e.id, text, a.d.faults.around(from.Add(-time.Second), to.Add(time.Second)))
 }
 
-// lostEvent is a problem with an event that ends in no known way. The report names each.
+// lostEvent adds a problem with an event that has no known end. The report names each such event.
 func (a *audit) lostEvent(e *event, format string, arguments ...any) {
 	a.unaccounted++
 	a.blame(e, format, arguments...)
@@ -139,7 +146,7 @@ func (a *audit) lostEvent(e *event, format string, arguments ...any) {
 	}
 }
 
-// wrongCharge is a problem with the slots of an event.
+// wrongCharge adds a problem with the slots of an event.
 func (a *audit) wrongCharge(e *event, format string, arguments ...any) {
 	a.wronglyCharged++
 	a.blame(e, format, arguments...)
@@ -187,7 +194,7 @@ func (a *audit) readSlack(messages []devstack.Message, accepted int) {
 	}
 }
 
-// event finds the one final state of an event.
+// event counts an event under its final state, and checks that its lines, messages and letters agree.
 func (a *audit) event(e *event) {
 	lines := a.lines[e.id]
 	for _, k := range e.acks {
@@ -227,8 +234,8 @@ func (a *audit) event(e *event) {
 	}
 }
 
-// undeliverable looks for an event that was blamed when Slack failed: Slack has nothing against any event
-// here. A worker that died may have left a letter and no line.
+// undeliverable checks that Slack's failures were not blamed on the event. It reads letters as well as
+// lines, because a worker that died may have left a letter without a line.
 func (a *audit) undeliverable(e *event, lines []*line, letters []deadLetter) {
 	for _, l := range lines {
 		if l.Reason == outcome.Undeliverable {
@@ -242,7 +249,7 @@ func (a *audit) undeliverable(e *event, lines []*line, letters []deadLetter) {
 	}
 }
 
-// inSlack looks at an event that stands in Slack.
+// inSlack checks that the lines of an event explain its messages in Slack.
 func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 	posts := a.posts[e.id]
 	made, said := map[string]int{}, map[string]int{}
@@ -263,19 +270,19 @@ func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 		if l := a.processes[name]; l == nil || !l.crashed() && !a.leftBehind(e, l) {
 			a.blame(e, "%s posted it without a line, and did not die of it", name)
 		}
-		explained = true // by the time it came again, its admission counted no more
+		explained = true // at its redelivery, its admission may no longer have counted
 	}
 	if !explained {
 		a.lostEvent(e, "in Slack, and no line says so")
 	}
 	for name, n := range said {
 		if n > made[name] {
-			a.lookedUp++ // posted by one that died, and found there by this one
+			a.lookedUp++ // another process posted it and died, and this one found it in the channel
 		}
 	}
 	if len(posts) > 1 {
 		a.duplicates++
-		// Who died after its last post could not say that an earlier one of its own was ambiguous.
+		// A process that died after its last post could not log that an earlier one was ambiguous.
 		only := a.processes[posts[0].process]
 		ended := only != nil && (only.crashed() || a.leftBehind(e, only))
 		diedSilent := len(made) == 1 && said[posts[0].process] == 0 && ended
@@ -285,11 +292,11 @@ func (a *audit) inSlack(e *event, lines []*line, ambiguous bool) {
 	}
 }
 
-// leftBehind reports whether a process that was asked to end left the event for redelivery after its last
-// post, and no worker could know of that post any more: another worker that held the event had settled it
-// before, or Redis had forgotten the post when the event was decided again.
+// leftBehind reports whether a process that was terminated left the event for redelivery after its last
+// post, and no other worker could know of that post: another worker that held the event had already
+// settled it, or Redis had forgotten the post when the event was decided again.
 func (a *audit) leftBehind(e *event, l *process) bool {
-	var last time.Time // post of this process
+	var last time.Time // when this process last posted it
 	for _, p := range a.posts[e.id] {
 		if p.process == l.name {
 			last = p.at
@@ -305,8 +312,9 @@ func (a *audit) leftBehind(e *event, l *process) bool {
 	})
 }
 
-// postsForgotten reports whether Redis may have lost the record of a post between two times: the store lost it
-// with the worker that remembered it, or the release before decided the event again and began its record anew.
+// postsForgotten reports whether Redis may have lost the record of a post between two times: the store
+// and the worker that remembered the post were both lost, or the previous release decided the event
+// again, which starts a new record.
 func (a *audit) postsForgotten(from, to time.Time) bool {
 	if os.Getenv(releaseVariable) != "" && to.Sub(from).Microseconds() >= a.d.ledger.retention {
 		return true
@@ -314,9 +322,9 @@ func (a *audit) postsForgotten(from, to time.Time) bool {
 	return a.lostSomething(from, to)
 }
 
-// forgottenEach reports whether all posts but those of the last process were of processes that died, or left
-// the event behind, before they wrote a line, and Redis had forgotten each post before the next process posted.
-// A process knows of its own posts, and its line would say so.
+// forgottenEach reports whether each post but the last came from a process that died or left the event
+// behind without a line "sent", and was forgotten by Redis before another process posted. A process
+// remembers its own posts, so its line would say ambiguous.
 func (a *audit) forgottenEach(e *event, posts []post, said map[string]int) bool {
 	for i, p := range posts[:len(posts)-1] {
 		l, next := a.processes[p.process], posts[i+1]
@@ -328,8 +336,8 @@ func (a *audit) forgottenEach(e *event, posts []post, said map[string]int) bool 
 	return true
 }
 
-// settledMeanwhile reports whether an event was settled by one worker before another one that held it posted
-// it, and ended after that: nobody takes it up again then.
+// settledMeanwhile reports whether one worker settled the event before another worker that held it made
+// its last post and ended. The event is not delivered again.
 func (a *audit) settledMeanwhile(e *event) bool {
 	posts, lines := a.posts[e.id], a.lines[e.id]
 	if len(posts) == 0 || len(lines) == 0 {
@@ -340,10 +348,11 @@ func (a *audit) settledMeanwhile(e *event) bool {
 	return l != nil && (l.crashed() || a.leftBehind(e, l)) && lines[len(lines)-1].Time.Before(last.at)
 }
 
-// decidedAnew reports whether an event that is dead came to Slack by a decision of its own: after its line, or
-// because two workers held the message. What Slack has rejected is known not to be in the channel. Without a
-// line, the worker that stored the letter died or ended after that: it may never have heard of the letter, and
-// another worker may have posted the event meanwhile.
+// decidedAnew reports whether a dead event came to Slack by a separate decision: after its line, or
+// because two workers held the stream message. The line need not say ambiguous, because a post that
+// Slack rejected is certainly not in the channel. If there is no line, the worker that stored the letter
+// must have died or ended later: it may never have learned that the letter was stored, and another
+// worker may have posted the event meanwhile.
 func (a *audit) decidedAnew(e *event, lines []*line) bool {
 	posts, letters := a.posts[e.id], a.letters[e.id]
 	if !slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" }) {
@@ -355,7 +364,7 @@ func (a *audit) decidedAnew(e *event, lines []*line) bool {
 		if l.Outcome != "dead" {
 			return false
 		}
-		// After the deletion of the consumer its successor delivers what is held as new.
+		// After the consumer was deleted, its successor delivers held stream messages as new.
 		deliveredTwice := slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) ||
 			slices.ContainsFunc(a.d.faults.of(faultConsumer), func(f fault) bool {
 				return f.when.from.After(e.acks[0].at) && f.when.from.Before(l.Time)

@@ -11,19 +11,19 @@ import (
 	"notifier/test/kit"
 )
 
-// settling is the part of a run's time that is left for coming to rest.
+// settling is the time at the end of a run, without new faults, in which the system comes to rest.
 const settling = 10 * time.Second
 
-// TestChaos lets three workers send while everything breaks, and audits them. Events are more than the limits
-// let through, so that all outcomes occur.
+// TestChaos runs three workers while everything around them breaks, and audits every event. The load
+// exceeds the limits, so that all outcomes occur.
 func TestChaos(t *testing.T) {
-	t.Parallel() // most of it is waiting, and the scenarios of the other tests fit into it
+	t.Parallel() // it mostly waits, so the scenarios of other tests can run meanwhile
 	seed, duration := chosen(t, 2*settling)
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
 	d := newDeployment(t, 2*time.Second, limits{
 		global: "60/5s+1000/20s", category: "12/5s+2/200ms", overrides: map[string]string{"billing": "30/20s+10/1s"},
 	})
-	switch os.Getenv("NOTIFIER_CHAOS_HISTORY") { // to compare; else the channel is readable now and then
+	switch os.Getenv("NOTIFIER_CHAOS_HISTORY") { // for comparison; by default it alternates
 	case "always":
 		d.shown = true
 	case "never":
@@ -42,8 +42,8 @@ func TestChaos(t *testing.T) {
 	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
-// chosen reads the seed and the duration from the environment. Without them the seed is random and the
-// duration the shortest that says something.
+// chosen reads the seed and the duration from the environment. By default the seed is random.
+// The duration defaults to shortest and is never below it, because a shorter run says little.
 func chosen(t *testing.T, shortest time.Duration) (seed uint64, duration time.Duration) {
 	t.Helper()
 	seed, duration = rand.Uint64N(1_000_000), shortest

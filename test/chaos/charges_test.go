@@ -10,8 +10,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// drops looks whether refusals are what they say. A reason outside the list, a limit that was not full, or a
-// refusal while there was no Redis that could have refused: each is an event that was thrown away.
+// drops checks that each refusal was justified. An unknown reason, a limit that was not full, or a
+// refusal while Redis was unavailable means that an event was thrown away.
 func (a *audit) drops() {
 	s := a.scopes()
 	for _, l := range a.settled {
@@ -20,14 +20,14 @@ func (a *audit) drops() {
 		}
 		e := a.events[l.EventID]
 		if e == nil {
-			continue // said already
+			continue // readLogs has reported it
 		}
 		if !l.refusedByLimit() || l.Limit == "" || l.RetryAfter == nil {
 			a.blame(e, "dropped for a reason that there is not: %s", l)
 			continue
 		}
 		if a.delayed(l) {
-			continue // nobody knows when it was decided
+			continue // the time of the decision is unknown
 		}
 		if outage, unavailable := a.redisUnavailable(l.Time); unavailable {
 			a.blame(e, "dropped while Redis was unavailable, %s: %s", outage, l)
@@ -48,12 +48,12 @@ func (a *audit) drops() {
 	}
 }
 
-// decisionAge is the most time that passes between a decision and its line: an answer of Redis comes within
-// half a second or is asked for again, and two cores are shared by everything here.
+// decisionAge bounds the time between a decision and its line. A call to Redis is repeated after half a
+// second without a reply, and everything here shares two cores.
 const decisionAge = 3 * time.Second
 
-// mostHeld is the most slots that a window of the scope may have held in the time in which a line may have
-// been decided.
+// mostHeld returns the highest number of slots that a window of the scope may have held at any time at
+// which the line may have been decided.
 func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
 	from, to := line.Add(-decisionAge).UnixMicro(), line.UnixMicro()
 	most := mayHold(scope, from, window)
@@ -67,7 +67,7 @@ func mostHeld(scope []*admission, line time.Time, window time.Duration) int {
 	return most
 }
 
-// mayHold counts the slots that may have counted in the window that ends at t.
+// mayHold returns the number of slots that may have counted in the window ending at t.
 func mayHold(scope []*admission, t int64, window time.Duration) int {
 	n := 0
 	for _, a := range scope {
@@ -78,13 +78,13 @@ func mayHold(scope []*admission, t int64, window time.Duration) int {
 	return n
 }
 
-// delayed reports whether the process stood still shortly before it wrote the line.
+// delayed reports whether the process was stopped around the time of the line.
 func (a *audit) delayed(l *line) bool {
 	return slices.ContainsFunc(l.process.stops, func(s span) bool { return s.overlaps(l.Time.Add(-decisionAge), l.Time.Add(decisionAge)) })
 }
 
-// redisUnavailable reports whether Redis had been unavailable for so long that a line cannot rest on an
-// answer.
+// redisUnavailable reports whether Redis had been unavailable for more than a second, too long for a
+// line to rest on an earlier reply.
 func (a *audit) redisUnavailable(at time.Time) (fault, bool) {
 	for _, f := range a.d.faults.of(faultRedis) {
 		if at.After(f.when.from.Add(time.Second)) && at.Before(f.when.to) {
@@ -94,8 +94,8 @@ func (a *audit) redisUnavailable(at time.Time) (fault, bool) {
 	return fault{}, false
 }
 
-// refundNear reports whether Slack refused a channel, or a mute began, at a time that matters to the window:
-// a slot that was given back before anybody looked counted, and cannot be seen.
+// refundNear reports whether Slack refused a channel or a mute was in force at a time that matters to the
+// window. A slot that was taken and refunded between two looks counted, but the ledger did not see it.
 func (a *audit) refundNear(at time.Time, window time.Duration) bool {
 	from, to := at.Add(-window-decisionAge), at.Add(decisionAge)
 	began := func(f fault) bool { return f.when.overlaps(from, to) }
@@ -105,25 +105,25 @@ func (a *audit) refundNear(at time.Time, window time.Duration) bool {
 		})
 }
 
-// askedFor reports whether Sentinels were asked for a failover at a time that matters to the window. The old
-// primary goes on until it is replaced: what it charges without an answer that still counts is decided again
-// by the new one, and cannot be seen.
+// askedFor reports whether there was a SENTINEL FAILOVER at a time that matters to the window. The old
+// primary keeps charging until it is replaced. If a worker discards the reply, the new primary decides
+// the event again, and the ledger cannot see the first admission.
 func (a *audit) askedFor(at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(a.d.faults.of(faultFailover), func(f fault) bool {
 		return f.what == askedForFailover && f.when.overlaps(at.Add(-window-decisionAge), at.Add(decisionAge))
 	})
 }
 
-// wentOnWithout reports whether a worker put back what it knows only when the others had decided again, at a
-// time that matters to the window: a store is closed for a second and a half, and a process that this machine
-// does not let run for so long is late.
+// wentOnWithout reports whether a worker restored its admissions after the store had opened, at a time
+// that matters to the window. A store is closed for a second and a half, and on a busy machine a process
+// may wait longer than that to run.
 func (a *audit) wentOnWithout(at time.Time, window time.Duration) bool {
 	return slices.ContainsFunc(a.unheard, func(l *line) bool {
 		return l.Time.After(at.Add(-window-decisionAge)) && l.Time.Before(at.Add(decisionAge))
 	})
 }
 
-// scopes are all admissions, and those of each category, in the order of time.
+// scopes holds the admissions by scope, the oldest first.
 type scopes struct {
 	global     []*admission
 	byCategory map[string][]*admission
@@ -140,7 +140,7 @@ func (a *audit) scopes() scopes {
 	return s
 }
 
-// of is the scope whose limit has refused an event.
+// of returns the admissions in the scope that refused the event.
 func (s scopes) of(l *line) []*admission {
 	if l.Reason == outcome.Category {
 		return s.byCategory[l.Category]
@@ -148,10 +148,10 @@ func (s scopes) of(l *line) []*admission {
 	return s.global
 }
 
-// windows looks for a window that held more than its limit. A slot that came back after its refund had been
-// given to another event meanwhile. So it does not count, whether its event was posted after all or not: of
-// two workers that hold an event, the one that has not refunded it puts it back, which docs/design.md names
-// as a limit of healing. The report has how many were posted.
+// windows finds windows that held more slots than their limit. It ignores slots that came back after
+// their refund, because another event may have taken them meanwhile: if two workers hold an event and
+// one refunds it, the other may restore its slots, a limitation in docs/design.md. If the event was not
+// posted, the report counts it under forgotten refunds.
 func (a *audit) windows() {
 	s := a.scopes()
 	look := func(name, order string, scope []*admission, limit ratelimit.Limit) {
@@ -173,12 +173,15 @@ func (a *audit) windows() {
 	}
 }
 
-// counted are the slots that count. Left out are those that came back after a look saw them gone, and those that
-// went with an old primary which charged them without an answer that still counts: the new one never had them.
-// If such an event was posted because of it, charge says so. Of the others a copy says when they counted: those
-// whose refund Redis has forgotten between two looks only until it, unclear ones only until the last look that
-// saw them, and those that nobody saw before a loss only from the first look: they may have gone with one
-// primary and come back with another.
+// counted returns copies of the slots that count, adjusted to the time in which they certainly counted.
+//
+// It omits a slot that came back after a look saw it gone. It also omits a slot that was lost with an
+// old primary during a SENTINEL FAILOVER (see askedFor): the new primary never had it. If its event was
+// posted without another slot, charge reports it.
+//
+// A slot counts only until its refund if Redis forgot the refund between two looks, and only until the
+// last look that saw it if it is unclear. If Redis may have lost the slot before the first look, it
+// counts only from that look, because it may have been lost with one primary and restored to another.
 func (a *audit) counted(scope []*admission) []*admission {
 	var counted []*admission
 	for _, m := range scope {
@@ -199,12 +202,12 @@ func (a *audit) counted(scope []*admission) []*admission {
 	return counted
 }
 
-// lostSomething reports whether Redis may have lost admissions between two times.
+// lostSomething reports whether Redis may have lost data between two times.
 func (a *audit) lostSomething(from, to time.Time) bool {
 	return slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool { return f.when.overlaps(from, to) })
 }
 
-// listed are the slots of a window that is too full, as evidence.
+// listed describes the slots of an overfull window.
 func listed(scope []*admission, until int64, window time.Duration) (text string) {
 	for _, m := range scope {
 		if m.counts() > until-window.Microseconds() && m.counts() <= until {
@@ -216,7 +219,7 @@ func listed(scope []*admission, until int64, window time.Duration) (text string)
 	return text
 }
 
-// charges holds the ledger of admissions against what came to Slack.
+// charges compares the ledger with the messages in Slack.
 func (a *audit) charges() {
 	r := a.d.ledger
 	for _, text := range r.problems {
@@ -244,9 +247,9 @@ func (a *audit) charges() {
 		a.problem("%v", err)
 	}
 	for id, record := range inFlight {
-		// What is older than every window is not in flight any more; it goes with the next admission. What was
-		// dead-lettered in doubt keeps its slot, and its record until the slot is free: it may stand in the
-		// channel.
+		// A record older than every window is no longer in flight; later admissions remove it. An
+		// ambiguous dead event keeps its slot, and its record until the slot is free, because its
+		// message may be in the channel.
 		e := a.events[id]
 		if e == nil || record.Admitted.UnixMicro() <= r.lastLook-r.retention {
 			continue
@@ -262,16 +265,16 @@ func (a *audit) charges() {
 	}
 }
 
-// sentOnOldPrimary reports whether an event was recorded as sent while Sentinels were asked for a failover.
-// The record may be lost with the old primary, which goes on until it is replaced, after the admission was
-// put back: its slot counts as it should, and its id is known for as long as that, instead of for the dedupe
-// window. docs/design.md names it.
+// sentOnOldPrimary reports whether an event was recorded as sent during a SENTINEL FAILOVER. The old
+// primary accepts writes until it is replaced, and a sent record made there after the admission was
+// restored may be lost. The slot counts as it should, but the id is known only while it does, not for
+// the dedupe window. docs/design.md lists this limitation.
 func (a *audit) sentOnOldPrimary(e *event) bool {
 	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool { return l.Outcome == outcome.Sent && a.askedFor(l.Time, 0) })
 }
 
-// rejectedBeforeALoss reports whether an event was rejected because of the message, and Redis lost something
-// since: a worker puts its slots back, which it keeps, and the record of it with them.
+// rejectedBeforeALoss reports whether Slack rejected the event's message and Redis may have lost data
+// later. Such an event keeps its slots, so a worker restores them, and its in-flight record with them.
 func (a *audit) rejectedBeforeALoss(lines []*line) bool {
 	losses := a.d.faults.of(faultEmpty, faultFailover, faultPrimary, faultRedis)
 	return slices.ContainsFunc(lines, func(l *line) bool {
@@ -284,8 +287,8 @@ func deadInDoubt(lines []*line) bool {
 	return slices.ContainsFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Ambiguous })
 }
 
-// chargedAgain looks at a slot that was taken twice. While Slack refuses a channel, or events are muted, it
-// may have been refunded between two looks.
+// chargedAgain judges a slot that was taken twice. While Slack refuses a channel or a mute is in force,
+// the slot may have been refunded between two looks.
 func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
@@ -296,7 +299,7 @@ func (a *audit) chargedAgain(c chargedAgain) {
 	}
 	for _, f := range a.d.faults.of(faultEmpty, faultFailover) {
 		if f.when.overlaps(first, second.Add(time.Duration(a.d.ledger.retention)*time.Microsecond)) {
-			return // put back by a worker that was given it again, at that time: later than it need be, but once
+			return // restored by the worker that got the second admission: late, but charged once
 		}
 	}
 	if e := a.events[id]; e != nil {
@@ -319,8 +322,8 @@ func (a *audit) charge(e *event, admissions []*admission) {
 	}
 	refund := a.refundForgotten(lines)
 	if n := len(admissions); refund != nil && n > 0 && kept == 0 && admissions[n-1].last > refund.Time.UnixMicro() {
-		// The slot was seen after its refund, and gone later: a failover has brought it back between two looks,
-		// until the next loss.
+		// A look saw the slot after its refund, and a later one did not: a failover brought it back
+		// between two looks, and the next loss removed it.
 		a.forgotten[e.id] = refund.Time.Add(-decisionAge).UnixMicro()
 	}
 	switch {
@@ -347,20 +350,19 @@ func (a *audit) charge(e *event, admissions []*admission) {
 	}
 }
 
-// unseenAt reports whether nobody looked at the ledger shortly before and after a time. The slot of a post may
-// then have come and gone: one loss after the other keeps a store closed, and when it opens, the event is decided
-// again.
+// unseenAt reports whether the ledger may have missed slots around a time. The slot of a post may then
+// have come and gone: repeated losses keep the store closed, and the event is decided again when it
+// opens.
 func (a *audit) unseenAt(at time.Time) bool { return a.d.ledger.mayHaveMissed(at, at.Add(lookEvery)) }
 
-// rejectedOnce reports whether all that happened to an event is that Slack rejected it because of the
-// message.
+// rejectedOnce reports whether the event's only line says that Slack rejected its message.
 func (a *audit) rejectedOnce(lines []*line) bool {
 	return len(lines) == 1 && lines[0].rejected(badMessage)
 }
 
-// justified reports whether an event that never came to Slack had a right to a slot that it kept: it was
-// rejected because of the message, it may have been there as far as anybody knew, or it was held until the
-// slot counted no more, and was refused or dead-lettered only then.
+// justified reports whether an event that never came to Slack had a right to the slot that it kept:
+// Slack rejected its message, a line is ambiguous, or the event was held until the slot no longer
+// counted, and was dropped or dead only then.
 func (a *audit) justified(lines []*line, m *admission) bool {
 	expired := m.counts() + a.d.ledger.retention
 	for _, l := range lines {
@@ -369,13 +371,13 @@ func (a *audit) justified(lines []*line, m *admission) bool {
 		}
 	}
 	died := slices.IndexFunc(lines, func(l *line) bool { return l.Outcome == "dead" && l.Time.UnixMicro() >= m.at })
-	return died >= 0 && lines[died].Time.UnixMicro() >= expired // of several the first one had to give it back
+	return died >= 0 && lines[died].Time.UnixMicro() >= expired // the first of several had to refund it
 }
 
-// refundForgotten is the line of an event that was refunded, where Redis may have forgotten that; nil: none.
-// The slot stays taken until it leaves the window, and a message less is sent. A failover forgets a refund as
-// it forgets an admission. And of two workers that held the event, the one that has not refunded it puts it
-// back.
+// refundForgotten returns the line of a refunded event if Redis may have forgotten the refund, and nil
+// if not. The slot then stays taken until it leaves the window, and one message less is sent. A failover
+// can forget a refund like an admission. If two workers held the event, the one that has not refunded it
+// restores its slot.
 func (a *audit) refundForgotten(lines []*line) *line {
 	kinds := []string{faultEmpty, faultFailover}
 	if slices.ContainsFunc(lines, func(l *line) bool { return l.Redelivered }) {
@@ -391,8 +393,8 @@ func (a *audit) refundForgotten(lines []*line) *line {
 	return nil
 }
 
-// lost reports whether the last admission came after the event was settled or refunded, and a process ended
-// soon after: see audit. That an event is muted is decided some time before its line.
+// lost reports whether the last admission came after the event was settled or refunded, and a process
+// ended while it counted (see audit). A mute is decided up to decisionAge before its line.
 func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	if len(admissions) == 0 {
 		return false
@@ -406,9 +408,9 @@ func (a *audit) lost(lines []*line, admissions []*admission) bool {
 	})
 }
 
-// mutedUnasked reports whether an event was dropped as muted by a worker that could not know of its
-// admission: the process that held it ended or handed it back, and the consumer was deleted, so that the next
-// one delivered it as if for the first time.
+// mutedUnasked reports whether a worker dropped the event as muted and could not know of its admission:
+// the process that held the event ended or handed it back, and the consumer was deleted, so the next
+// consumer delivered it as new.
 func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 	between := func(admitted, dropped time.Time, kinds ...string) bool {
 		return slices.ContainsFunc(a.d.faults.of(kinds...), func(f fault) bool {
@@ -424,9 +426,9 @@ func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 	})
 }
 
-// restoredByAnother reports whether an event came in two stream messages, its limit refused both, and Redis lost
-// something meanwhile: a worker may have restored slots that the other one's decision had taken out, which
-// docs/design.md names.
+// restoredByAnother reports whether an event came in two stream messages, limits refused both, and Redis
+// may have lost data meanwhile. One worker may have restored slots that the decision of the other had
+// removed, a limitation in docs/design.md.
 func (a *audit) restoredByAnother(lines []*line, admissions []*admission) bool {
 	if len(lines) < 2 || len(admissions) == 0 {
 		return false
@@ -438,7 +440,7 @@ func (a *audit) restoredByAnother(lines []*line, admissions []*admission) bool {
 	return both && a.lostSomething(time.UnixMicro(admissions[0].at), lines[len(lines)-1].Time)
 }
 
-// handedBack reports whether a worker gave a stream message back to the server.
+// handedBack reports whether a worker returned the stream message to NATS.
 func (a *audit) handedBack(seq uint64) bool {
 	return slices.ContainsFunc(a.d.said(seq), func(line string) bool {
 		return strings.Contains(line, " $JS.ACK.") && strings.Contains(line, " -NAK")

@@ -17,8 +17,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// cluster is what a large installation has: three NATS servers with three copies of everything, and a Redis
-// with two replicas under three Sentinels. All are processes.
+// cluster is a large installation: three NATS servers that replicate everything, and a Redis with two
+// replicas under Sentinels. All are processes.
 type cluster struct {
 	d         *deployment
 	nodes     []*natsNode
@@ -28,7 +28,8 @@ type cluster struct {
 	stalls []stall
 }
 
-// newCluster starts all of it. min-replicas-to-write is not set: workers put back what a failover forgets.
+// newCluster starts the servers. min-replicas-to-write is not set, because workers restore the admissions
+// that a failover loses.
 func newCluster(t *testing.T, ackWait time.Duration, limits limits) *cluster {
 	t.Helper()
 	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}, kept: keptFolder(t)}
@@ -46,24 +47,24 @@ func newCluster(t *testing.T, ackWait time.Duration, limits limits) *cluster {
 	return c
 }
 
-// TestCluster kills the leaders of a cluster under load: of the stream, of its consumer and of NATS itself,
-// the primary of Redis, and workers. It makes the audit of TestChaos: no event is lost, none is charged
-// twice, no window is above its limit. How long workers stand still is measured beside how long NATS itself
-// does, and printed.
+// TestCluster kills leaders under load: the NATS leaders of the stream, its consumer and the cluster, the
+// primary of Redis, and workers. The audit is the same as in TestChaos: no event is lost or charged
+// twice, and no window exceeds its limit. The test prints how long a leader was missing, and how much
+// longer the workers were idle.
 //
-// No worker dies while Redis fails over: what it alone remembers would be forgotten. test/survival measures
-// that.
+// No worker dies during a Redis failover, because admissions that only the dead worker remembers would be
+// lost. test/survival measures that case.
 func TestCluster(t *testing.T) {
-	// not parallel: its dozen processes need the processors for themselves
+	// not parallel: its dozen processes need all the cores
 	kit.Long(t)
-	seed, duration := chosen(t, 20*time.Second) // or until each leader was killed once
+	seed, duration := chosen(t, 20*time.Second) // or longer, until each leader was killed once
 	t.Logf("NOTIFIER_CHAOS_SEED=%d NOTIFIER_CHAOS_TIME=%s", seed, duration)
-	// The longest window outlasts a failover on a busy machine, during which nobody looks at the ledger.
+	// The longest window must outlast a failover on a busy machine: the ledger cannot be read meanwhile.
 	c := newCluster(t, 5*time.Second, limits{
 		global: "60/5s+5000/2m", category: "12/5s+2/200ms", overrides: map[string]string{"billing": "180/2m+10/1s"},
 	})
 	d := c.d
-	// Workers then die with posts under way.
+	// Slow posts, so that workers die with posts in flight.
 	d.treatPosts(devstack.Always(devstack.Response{Delay: 300 * time.Millisecond}))
 	d.startWorkers(4, false)
 	d.acquainted()
@@ -72,11 +73,11 @@ func TestCluster(t *testing.T) {
 	endLoad := d.load(seed, 80)
 	defer endLoad()
 	var running sync.WaitGroup
-	defer running.Wait() // also where something below ends the test
+	defer running.Wait() // also if the test fails early
 	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
 	defer endFaults()
 	running.Go(func() { c.againstLeaders(faults, rand.New(rand.NewPCG(seed, 1))) })
-	c.againstRedisAndWorkers(faults, rand.New(rand.NewPCG(seed, 2))) // here, because it may end the test
+	c.againstRedisAndWorkers(faults, rand.New(rand.NewPCG(seed, 2))) // may call FailNow
 	running.Wait()
 	endLoad()
 	d.treatPosts(nil)
@@ -91,7 +92,7 @@ func TestCluster(t *testing.T) {
 	d.everything(append(leaders, faultKill)...)
 }
 
-// everything fails the test where one of the kinds of faults never happened.
+// everything fails the test if one of these kinds of faults never happened.
 func (d *deployment) everything(kinds ...string) {
 	d.Helper()
 	var missing []string
@@ -105,8 +106,8 @@ func (d *deployment) everything(kinds ...string) {
 	}
 }
 
-// againstLeaders kills each leader of NATS once, and then any, until ctx ends. There is always a majority:
-// the next one is killed when the last one has caught up.
+// againstLeaders kills each kind of NATS leader once, then random ones until ctx ends. It waits until a
+// killed server has caught up before it kills the next, so a majority is always up.
 func (c *cluster) againstLeaders(ctx context.Context, random *rand.Rand) {
 	kinds := []string{leadsStream, leadsConsumer, leadsCluster}
 	random.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
@@ -124,8 +125,8 @@ func (c *cluster) againstLeaders(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// killLeader kills a leader, waits until there is another one, calls then, and starts the server again after
-// a pause.
+// killLeader kills a leader, waits for the election of a new one, calls then, and restarts the server
+// after pause.
 func (c *cluster) killLeader(ctx context.Context, kind string, pause time.Duration, then func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*kit.Patience)
 	defer cancel()
@@ -164,15 +165,14 @@ func (c *cluster) killLeader(ctx context.Context, kind string, pause time.Durati
 	return err
 }
 
-// killIdle kills the leader of the consumer while there is nothing to do, and publishes one event as soon as
-// there is another one. What workers had asked the dead leader for is forgotten, and nobody reports that to
-// them.
+// killIdle kills the leader of the idle consumer, and publishes one event once a new one is elected. The
+// workers' pull requests died with the old leader, and no message tells them.
 func (c *cluster) killIdle(ctx context.Context) error {
 	e := &event{id: fmt.Sprintf("idle-%d", len(c.stalls)), category: "idle", cost: 1}
 	return c.killLeader(ctx, leadsIdle, 0, func() error { return c.d.publisher.publish(ctx, e, true) })
 }
 
-// errAgain tries until there is no error, or until ctx ends: then it is the last one.
+// errAgain repeats attempt until it succeeds. If ctx ends, it returns the last error.
 func errAgain(ctx context.Context, attempt func() error) error {
 	for {
 		err := attempt()
@@ -182,11 +182,11 @@ func errAgain(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// againstRedisAndWorkers kills a worker, kills the primary of Redis, kills a worker, and asks for a failover,
-// in turns until ctx ends, and each once. One after the other: see TestCluster.
+// againstRedisAndWorkers kills a worker, kills the primary of Redis, kills a worker, and requests a
+// failover, in turn until ctx ends, each at least once. They never overlap; see TestCluster.
 func (c *cluster) againstRedisAndWorkers(ctx context.Context, random *rand.Rand) {
 	d, whole := c.d, context.WithoutCancel(ctx)
-	worker := d.againstWorkers()[0].inject // kill, and start again
+	worker := d.againstWorkers()[0].inject // kills a worker and starts it again
 	turns := []func(){
 		func() { worker(whole, random) },
 		func() { c.killPrimary(whole, random) },
@@ -203,11 +203,11 @@ func (c *cluster) againstRedisAndWorkers(ctx context.Context, random *rand.Rand)
 		for _, k := range d.workers {
 			kit.EventuallyNil(d.T, func() error { return k.now().Ready() })
 		}
-		c.sentinels.Current(d.T) // what the dead one was given is on all servers
+		c.sentinels.Current(d.T) // all servers have the dead worker's admissions
 	}
 }
 
-// killPrimary kills the primary of Redis, and starts it again when another one has taken over.
+// killPrimary kills the primary of Redis, and restarts it after a replica was promoted.
 func (c *cluster) killPrimary(ctx context.Context, random *rand.Rand) {
 	primary := c.sentinels.Current(c.d.T)
 	begun := time.Now()
@@ -217,13 +217,13 @@ func (c *cluster) killPrimary(ctx context.Context, random *rand.Rand) {
 	wait.For(ctx, between(random, 100*time.Millisecond, time.Second))
 	primary.Restart(c.d.T)
 	c.d.faults.note(faultPrimary, primary.Addr, begun)
-	c.d.faults.note(faultFailover, "kill -9", begun) // for the audit they are the same
+	c.d.faults.note(faultFailover, "kill -9", begun) // the audit treats both alike
 }
 
-// askedForFailover names a failover that Sentinels were asked for.
+// askedForFailover marks a failover on request, without a crash.
 const askedForFailover = "SENTINEL FAILOVER"
 
-// failOver asks the Sentinels for another primary. The one that there is goes on until it is replaced.
+// failOver requests a failover from the Sentinels. The old primary keeps serving until it is replaced.
 func (c *cluster) failOver(context.Context) {
 	primary := c.sentinels.Current(c.d.T)
 	begun := time.Now()
@@ -233,8 +233,8 @@ func (c *cluster) failOver(context.Context) {
 	c.d.faults.note(faultFailover, askedForFailover, begun)
 }
 
-// seen waits until the ledger was looked at so many times more: until workers have put back what a failover
-// has forgotten.
+// seen waits for more looks at the ledger. Looks only count once the workers have restored the admissions
+// that a failover lost.
 func (d *deployment) seen(more int) {
 	d.Helper()
 	looks := d.ledger.counted()

@@ -12,8 +12,8 @@ import (
 	"notifier/test/kit"
 )
 
-// crashPoints are the steps at which the build with the tag "crashpoints" can die, and the time at which it
-// does: batches pass the first two, events or batches the others.
+// crashPoints lists the steps at which a build with the tag "crashpoints" can die. It dies at the nth
+// time there. Batches pass the first two steps, events or batches the others.
 var crashPoints = []struct {
 	name string
 	nth  int
@@ -22,9 +22,9 @@ var crashPoints = []struct {
 	{"after-record", 3}, {"after-log", 3}, {"after-ack", 3},
 }
 
-// TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps, lets another one
-// finish what they leave, and audits them. It does so with a channel in which a post can be found again, and
-// with one that cannot be read.
+// TestCrashAtEveryStep kills one worker at each step, and two workers at each pair of steps. Another
+// worker finishes the remaining events, and the audit follows. Single steps run both with a channel in
+// which a post can be found again and with an unreadable one; pairs alternate between the two.
 func TestCrashAtEveryStep(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 }
 
-// crashAt plays one scenario: a worker that dies at each of the points.
+// crashAt runs one scenario, with one dying worker for each of the points.
 func crashAt(t *testing.T, unreadable bool, points ...string) {
 	t.Parallel()
 	d := newDeployment(t, time.Second, limits{global: "100/30s", category: "5/30s+4/20s"})
@@ -48,7 +48,7 @@ func crashAt(t *testing.T, unreadable bool, points ...string) {
 	for _, at := range points {
 		if strings.HasPrefix(at, "after-failure:") {
 			failure := devstack.Response{Status: 503, Code: "service_unavailable"}
-			// Another worker may meet some of them.
+			// Several, because the other worker's posts may use some of them up.
 			failures = append(failures, slices.Repeat([]devstack.Response{failure, {}}, 12)...)
 		}
 	}
@@ -78,8 +78,8 @@ func crashAt(t *testing.T, unreadable bool, points ...string) {
 		kit.Check(t, err)
 		dying = append(dying, l)
 	}
-	// One may take all that there is before the other comes. So there is always more, each in a category with
-	// room.
+	// One worker may take all events before the other has started. So keep publishing until all have
+	// died, each event to a new category, which has room.
 	for i := 0; ; i++ {
 		living := 0
 		for _, l := range dying {
@@ -97,7 +97,7 @@ func crashAt(t *testing.T, unreadable bool, points ...string) {
 		}
 		publish(&event{id: fmt.Sprintf("more-%02d", i), category: fmt.Sprintf("more-%02d", i), cost: 1}, true)
 		pause := 50 * time.Millisecond
-		if i >= 40 { // by now nobody has taken all of it: a busy machine has not started them
+		if i >= 40 { // the machine is too busy to have started the workers: publish more slowly
 			pause = 500 * time.Millisecond
 		}
 		wait.For(t.Context(), pause)

@@ -23,7 +23,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// tokenPrefix begins the tokens that workers are given; what follows names the process.
+// tokenPrefix starts each worker's Slack token; the name of the process follows.
 const tokenPrefix = "xoxb-"
 
 const (
@@ -32,18 +32,18 @@ const (
 	consumerName = "notifier"
 	namespace    = "chaos"
 	channel      = "C0CHAOS"
-	routes       = "billing=C0BILLING" // a second channel, so that one is limited while the other is not
-	pace         = "6/1s"              // about half of what the limits of TestChaos let through
+	routes       = "billing=C0BILLING" // a second channel, because each is limited by itself
+	pace         = "6/1s"              // about half the rate that TestChaos's limits allow
 )
 
-// limits are the settings of the same names. The global one has the longest window, if only in a tier that
-// never refuses anything: so long its set shows what was admitted, and so late a look at it may come.
+// limits holds the LIMIT_ settings. The global limit must have the longest window, if only in a tier that
+// never refuses, because its log shows an admission for that long: a later look would miss it.
 type limits struct {
 	global, category string
 	overrides        map[string]string // by category
 }
 
-// overridesText is the value of LIMIT_OVERRIDES.
+// overridesText returns the value of LIMIT_OVERRIDES.
 func (l limits) overridesText() string {
 	var parts []string
 	for _, category := range slices.Sorted(maps.Keys(l.overrides)) {
@@ -52,7 +52,7 @@ func (l limits) overridesText() string {
 	return strings.Join(parts, ",")
 }
 
-// deployment is everything around the workers, and what is needed for the audit at the end.
+// deployment holds the workers, the servers around them, and the evidence for the final audit.
 type deployment struct {
 	*testing.T
 	nats      *devstack.NATS    // nil in a cluster
@@ -65,24 +65,24 @@ type deployment struct {
 	limits    limits
 
 	workers   []*worker
-	paced     atomic.Bool // processes that are started now have a pace
+	paced     atomic.Bool // new processes get a pace
 	ledger    *ledger
 	publisher *publisher
 	faults    *faultLog
-	orders    orders // of operators
-	kept      string // folder of the logs; see keptFolder
+	orders    orders
+	kept      string // folder for the logs; see keptFolder
 	records   []*record
 
 	hiding sync.Mutex
-	hidden int  // how many want the channel unreadable
-	shown  bool // nobody can have it so
+	hidden int  // callers of hideChannel that have not shown it again
+	shown  bool // keeps the channel readable, whatever hidden says
 
-	unreadable atomic.Bool // workers may post to the channel, and cannot search it
+	unreadable atomic.Bool // workers can post to the channel but not read it
 	posts      atomic.Pointer[devstack.Hook]
 }
 
-// newDeployment starts NATS on disk, a Redis that forgets nothing, and the fake Slack, and creates the stream
-// and a consumer that is impatient: the product takes one that is there as it is.
+// newDeployment starts NATS on disk, a Redis that syncs each write, and the fake Slack. It creates the
+// stream, and the consumer with a short AckWait, which workers accept as they find it.
 func newDeployment(t *testing.T, ackWait time.Duration, limits limits, redisOptions ...string) *deployment {
 	t.Helper()
 	d := &deployment{T: t, ackWait: ackWait, limits: limits, faults: &faultLog{begun: time.Now()}, kept: keptFolder(t)}
@@ -97,7 +97,7 @@ func newDeployment(t *testing.T, ackWait time.Duration, limits limits, redisOpti
 	return d
 }
 
-// equip adds to the servers of NATS and Redis what every deployment has. The client is the ledger's, which
+// equip adds the parts that every deployment has besides NATS and Redis. The ledger owns the client and
 // closes it.
 func (d *deployment) equip(client *redis.Client) {
 	d.Helper()
@@ -121,8 +121,8 @@ func (d *deployment) equip(client *redis.Client) {
 	d.ledger = watch(t, client, kit.Rules(d.limits.global, d.limits.category, d.limits.overridesText()))
 }
 
-// retention returns the retention policy of the stream. With NOTIFIER_CHAOS_RETENTION=limits the stream keeps
-// settled events, as an operator may want it for the reason that package natsloss shows.
+// retention returns the retention policy of the stream. With NOTIFIER_CHAOS_RETENTION=limits the stream
+// keeps settled events; package natsloss shows why an operator may want that.
 func retention() jetstream.RetentionPolicy {
 	if os.Getenv("NOTIFIER_CHAOS_RETENTION") == "limits" {
 		return jetstream.LimitsPolicy
@@ -130,7 +130,7 @@ func retention() jetstream.RetentionPolicy {
 	return jetstream.WorkQueuePolicy
 }
 
-// createStream creates the stream, with three replicas where there is a cluster.
+// createStream creates the stream, with three replicas in a cluster.
 func (d *deployment) createStream() {
 	d.Helper()
 	stream := jetstream.StreamConfig{
@@ -139,13 +139,13 @@ func (d *deployment) createStream() {
 	if d.nats == nil {
 		stream.Subjects, stream.Replicas = append(stream.Subjects, probeSubject), natsServers
 	}
-	kit.EventuallyNil(d.T, func() error { // a cluster may still elect its leaders
-		_, err := d.js.CreateStream(d.Context(), stream) // one that is there, and is the same, is no error
+	kit.EventuallyNil(d.T, func() error { // a cluster may still be electing its leaders
+		_, err := d.js.CreateStream(d.Context(), stream) // succeeds if the same stream exists
 		return err
 	})
 }
 
-// createConsumer creates the consumer, unless a worker has been faster.
+// createConsumer creates the consumer, unless a worker already has.
 func (d *deployment) createConsumer(ctx context.Context) error {
 	_, err := d.js.CreateConsumer(ctx, streamName, jetstream.ConsumerConfig{
 		Durable: consumerName, AckPolicy: jetstream.AckExplicitPolicy, AckWait: d.ackWait, MaxDeliver: -1, FilterSubject: "notify.>",
@@ -157,7 +157,7 @@ func (d *deployment) createConsumer(ctx context.Context) error {
 	return err
 }
 
-// addWorker makes a worker with links of its own, and does not start it.
+// addWorker adds a worker without starting it. If linked, it has its own link to each server.
 func (d *deployment) addWorker(p *kit.Program, linked bool) *worker {
 	d.Helper()
 	name := fmt.Sprintf("w%d", len(d.workers)+1)
@@ -181,7 +181,7 @@ func (d *deployment) addWorker(p *kit.Program, linked bool) *worker {
 	return k
 }
 
-// startWorkers starts so many workers of the plain build, and waits until they are ready.
+// startWorkers starts n workers of the plain build, and waits until they are ready.
 func (d *deployment) startWorkers(n int, linked bool) {
 	d.Helper()
 	for range n {
@@ -193,7 +193,7 @@ func (d *deployment) startWorkers(n int, linked bool) {
 	}
 }
 
-// rest waits until the workers can send and nothing is left to do: nothing in the stream, nothing handed out.
+// rest waits until all workers are ready, the stream is empty, and no delivery is unacknowledged.
 func (d *deployment) rest() {
 	d.Helper()
 	var left string
@@ -206,7 +206,7 @@ func (d *deployment) rest() {
 	}
 }
 
-// unrest says what is still to be waited for; empty: nothing.
+// unrest returns the reason to keep waiting. It returns "" if the system is at rest.
 func (d *deployment) unrest() string {
 	for _, k := range d.workers {
 		if l := k.now(); !l.crashed() {
@@ -227,7 +227,7 @@ func (d *deployment) unrest() string {
 	}
 	messages, info := stream.CachedInfo().State.Msgs, consumer.CachedInfo()
 	if stream.CachedInfo().Config.Retention == jetstream.LimitsPolicy {
-		messages = 0 // what is settled stays
+		messages = 0 // the stream keeps settled events
 	}
 	if messages > 0 || info.NumPending > 0 || info.NumAckPending > 0 {
 		return fmt.Sprintf("%d events in the stream, %d handed out", messages, info.NumAckPending)
@@ -235,7 +235,7 @@ func (d *deployment) unrest() string {
 	return ""
 }
 
-// shutDown stops all workers that still run, and expects them to end well.
+// shutDown terminates all running workers and expects each to exit with code 0.
 func (d *deployment) shutDown() {
 	d.Helper()
 	begun := time.Now()
@@ -249,7 +249,7 @@ func (d *deployment) shutDown() {
 	d.faults.note(faultTerm, everyWorker, begun)
 }
 
-// processes are all processes of all workers, by name.
+// processes returns all processes of all workers, by name.
 func (d *deployment) processes() map[string]*process {
 	processes := map[string]*process{}
 	for _, k := range d.workers {
@@ -266,7 +266,7 @@ type deadLetter struct {
 	stored time.Time
 }
 
-// deadLetters returns the dead letters by event id.
+// deadLetters returns the dead letters by event ID.
 func (d *deployment) deadLetters() map[string][]deadLetter {
 	d.Helper()
 	letters := map[string][]deadLetter{}
@@ -293,7 +293,7 @@ func (d *deployment) deadLetters() map[string][]deadLetter {
 	return letters
 }
 
-// load publishes at a steady rate, more than the limits let through, until what it returns is called.
+// load publishes at a steady rate, above the limits, until end is called.
 func (d *deployment) load(seed uint64, perSecond int) (end func()) {
 	ctx, cancel := context.WithCancel(d.Context())
 	var running sync.WaitGroup

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// fault is something that was broken on purpose, and for how long.
+// fault is one deliberate failure.
 type fault struct {
 	kind string // such as "kill", "redis restart"
-	what string // whom it hit
+	what string // the target, such as a worker
 	when span
 }
 
@@ -19,13 +19,13 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s to %s %s %s", clock(f.when.from), clock(f.when.to), f.kind, f.what)
 }
 
-// faultLog is what was broken when.
+// faultLog records the faults of a run.
 type faultLog struct {
 	begun time.Time
 
 	mu       sync.Mutex
 	faults   []fault
-	problems []string // what went wrong with a worker that should not have
+	problems []string // errors of the product or of the test
 }
 
 func (d *faultLog) note(kind, what string, from time.Time) {
@@ -34,7 +34,7 @@ func (d *faultLog) note(kind, what string, from time.Time) {
 	d.faults = append(d.faults, fault{kind, what, span{from, time.Now()}})
 }
 
-// complain notes an error of the product, or of the test itself.
+// complain records an error of the product, or of the test itself.
 func (d *faultLog) complain(err error) {
 	if err == nil {
 		return
@@ -44,7 +44,7 @@ func (d *faultLog) complain(err error) {
 	d.problems = append(d.problems, err.Error())
 }
 
-// of gives the faults of the kinds.
+// of returns the faults of the given kinds.
 func (d *faultLog) of(kinds ...string) []fault {
 	var found []fault
 	for _, f := range d.faults {
@@ -55,7 +55,7 @@ func (d *faultLog) of(kinds ...string) []fault {
 	return found
 }
 
-// around returns which faults there were at some time, as evidence.
+// around lists the faults that overlap the given time, as evidence.
 func (d *faultLog) around(from, to time.Time) string {
 	var found []string
 	for _, f := range d.faults {
@@ -66,7 +66,7 @@ func (d *faultLog) around(from, to time.Time) string {
 	return strings.Join(found, "\n      ")
 }
 
-// counts is how many faults there were of each kind.
+// counts returns the number of faults of each kind.
 func (d *faultLog) counts() string {
 	counts := map[string]int{}
 	for _, f := range d.faults {
@@ -80,5 +80,5 @@ func (d *faultLog) counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// clock is a time of day, as problems name it.
+// clock formats a time of day as reported problems show it.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000000") }

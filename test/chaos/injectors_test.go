@@ -15,7 +15,6 @@ import (
 	"notifier/test/kit"
 )
 
-// The kinds of faults.
 const (
 	faultKill      = "kill"
 	faultStop      = "stop"
@@ -41,24 +40,24 @@ const (
 	faultTemporary = "temporary limit"
 )
 
-// everyWorker is the target of the clean stop that ends a run.
+// everyWorker is the target noted for the clean stop at the end of a run.
 const everyWorker = "all, at the end"
 
-// The codes with which Slack refuses posts: because of the message, which keeps its slot, and because of the
-// channel.
+// Error codes of refused posts. An event refused because of its message keeps its slot; one refused
+// because of the channel does not.
 const (
 	badMessage = "msg_too_long"
 	badChannel = "is_archived"
 )
 
-// injector breaks one thing, keeps it broken for a while, and repairs it, even if ctx ends before that.
+// injector injects one fault, waits, and repairs it, even if ctx ends early.
 type injector struct {
 	weight int
 	inject func(ctx context.Context, random *rand.Rand)
 }
 
-// injectFaults runs a lane of injectors, one after the other, until ctx ends. Lanes run side by side, and
-// each has things of its own to break: workers, links, servers, posts to Slack, looks at its channel.
+// injectFaults runs random injectors of a lane, one at a time, until ctx ends. Lanes run concurrently, so
+// each breaks its own things: workers, links, servers, posts to Slack, reads of the channel.
 func injectFaults(ctx context.Context, random *rand.Rand, lane []injector) {
 	var dice []int
 	for i, n := range lane {
@@ -69,7 +68,7 @@ func injectFaults(ctx context.Context, random *rand.Rand, lane []injector) {
 	}
 }
 
-// injectAll runs all lanes until ctx ends. Each lane has its own choice of faults from the seed.
+// injectAll runs all lanes until ctx ends. Each lane derives its own choice of faults from the seed.
 func (d *deployment) injectAll(ctx context.Context, seed uint64, long bool) {
 	var lanes sync.WaitGroup
 	deadline, _ := ctx.Deadline()
@@ -79,16 +78,16 @@ func (d *deployment) injectAll(ctx context.Context, seed uint64, long bool) {
 	}
 	lanes.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 98))
-		d.brownOut(ctx, min(total/3, time.Minute)) // each run has one, and time for an event to fail often
+		d.brownOut(ctx, min(total/3, time.Minute)) // in every run, long enough for an event to fail often
 		injectFaults(ctx, random, append(d.againstSlack(long), d.storedAnd500()))
 	})
 	lanes.Go(func() { d.changePace(ctx, total) })
-	injectFaults(ctx, rand.New(rand.NewPCG(seed, 99)), d.againstServers()) // here, because it may end the test
+	injectFaults(ctx, rand.New(rand.NewPCG(seed, 99)), d.againstServers()) // may call FailNow
 	lanes.Wait()
 }
 
-// changePace gives the processes that are started in the second third of the time a pace. So there are
-// replicas with one and without side by side, and events wait for their turn while everything breaks.
+// changePace gives a pace to the processes that start in the second third of the run. So workers with and
+// without a pace run side by side, and events wait for their turn during the faults.
 func (d *deployment) changePace(ctx context.Context, total time.Duration) {
 	wait.For(ctx, total/3)
 	d.paced.Store(true)
@@ -133,15 +132,15 @@ func (d *deployment) againstWorkers() []injector {
 	}
 }
 
-// badLinks are what a link can suffer from without being cut.
+// badLinks degrade a link without cutting it.
 var badLinks = []toxic{
 	{"latency", `"latency":300,"jitter":200`},
 	{"latency", `"latency":900`},
 	{"bandwidth", `"rate":2`},
-	{"timeout", `"timeout":0`},     // everything vanishes
-	{"timeout", `"timeout":700`},   // and the connection ends
-	{"reset_peer", `"timeout":50`}, // the connection is reset
-	{"limit_data", `"bytes":1500`}, // it ends in the middle of something
+	{"timeout", `"timeout":0`},     // all data is discarded
+	{"timeout", `"timeout":700`},   // and then the connection is closed
+	{"reset_peer", `"timeout":50`}, // the connection is reset after 50 ms
+	{"limit_data", `"bytes":1500`}, // the connection is closed after 1500 bytes
 }
 
 func (d *deployment) againstLinks() []injector {
@@ -175,18 +174,18 @@ func (d *deployment) againstServers() []injector {
 	return []injector{
 		{2, func(ctx context.Context, random *rand.Rand) {
 			if d.ledger.look(ctx) != nil && d.ledger.unseenFor() > d.ledger.mostUnseen()/3 {
-				return // restarted again and again, Redis is never open to workers, and nobody sees what they are given
+				return // repeated restarts keep the store closed, and the ledger would miss admissions
 			}
 			begun := time.Now()
 			d.redis.Stop(d.T)
 			wait.For(ctx, between(random, 200*time.Millisecond, 2500*time.Millisecond))
-			d.faults.note(faultRedis, "", begun) // it answers somewhat before Restart knows
+			d.faults.note(faultRedis, "", begun) // Redis is back shortly before Restart notices
 			d.redis.Restart(d.T)
 		}},
 		{1, func(ctx context.Context, _ *rand.Rand) {
 			begun := time.Now()
 			flush := func() error { return d.ledger.client.ScriptFlush(context.WithoutCancel(ctx)).Err() }
-			var err error // after a restart the client may give the error of an earlier dial
+			var err error // after a restart the client may return the error of an earlier dial
 			if !kit.Within(kit.Patience, func() bool { err = flush(); return err == nil }) {
 				d.faults.complain(err)
 			}
@@ -206,8 +205,7 @@ func (d *deployment) againstServers() []injector {
 			begun := time.Now()
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kit.Patience)
 			defer cancel()
-			// A worker that is faster creates the consumer as the product does, with its longer AckWait; that is all
-			// right.
+			// A worker may create the consumer first, with the product's longer AckWait, which is fine.
 			d.faults.complain(d.js.DeleteConsumer(ctx, streamName, consumerName))
 			d.faults.complain(d.createConsumer(ctx))
 			d.faults.note(faultConsumer, "", begun)
@@ -215,7 +213,7 @@ func (d *deployment) againstServers() []injector {
 	}
 }
 
-// respond is the hook of the fake Slack. Posts and searches of the channel fail independently.
+// respond is the fake Slack's hook. Posts and reads of the channel fail independently.
 func (d *deployment) respond(r devstack.Request) *devstack.Response {
 	if r.IsHistory() && d.unreadable.Load() {
 		return &devstack.Response{RetryAfter: "60"}
@@ -226,11 +224,11 @@ func (d *deployment) respond(r devstack.Request) *devstack.Response {
 	return nil
 }
 
-// treatPosts sets the responses to posts from now on. Nil means Slack's own.
+// treatPosts sets the hook for posts. Nil restores the fake Slack's own responses.
 func (d *deployment) treatPosts(hook devstack.Hook) { d.posts.Store(&hook) }
 
-// againstSlack lets the fake Slack misbehave. Without a Retry-After a 429 is a pause of half a minute for all
-// replicas, so that one is for long runs, as are long brown-outs.
+// againstSlack injects faults into the fake Slack. A 429 without a Retry-After pauses all workers for
+// half a minute, so only long runs include one. The same holds for long brown-outs.
 func (d *deployment) againstSlack(long bool) []injector {
 	always := d.slackAlways
 	brownOut := func(from, to time.Duration) func(context.Context, *rand.Rand) {
@@ -259,14 +257,14 @@ func (d *deployment) againstSlack(long bool) []injector {
 	return lane
 }
 
-// storedAnd500 answers posts with 500 after the message was stored. It has no part in a rolling upgrade from
-// v0.2.0, which takes a bare 500 for a certain failure and posts again without a word.
+// storedAnd500 stores the message and returns a 500. Rolling upgrades from v0.2.0 leave it out, because
+// that release takes a bare 500 for a certain failure and posts again without logging "ambiguous".
 func (d *deployment) storedAnd500() injector {
 	b := devstack.Response{Accept: true, Status: http.StatusInternalServerError}
 	return injector{1, d.slackAlways(faultLost, b, 20*time.Millisecond, 300*time.Millisecond)}
 }
 
-// slackAlways makes Slack behave in one way for a time between from and to.
+// slackAlways sets one response to all posts for a random time between from and to.
 func (d *deployment) slackAlways(
 	kind string, b devstack.Response, from, to time.Duration,
 ) func(context.Context, *rand.Rand) {
@@ -279,8 +277,7 @@ func (d *deployment) slackAlways(
 	}
 }
 
-// failures are answers that blame neither the channel nor the workspace. After the last one the message is in
-// Slack.
+// failures blame neither the channel nor the workspace. The last one stores the message.
 var failures = []devstack.Response{
 	{
 		Status: http.StatusInternalServerError,
@@ -292,7 +289,7 @@ var failures = []devstack.Response{
 	{Accept: true, Reset: true},
 }
 
-// brownOut fails three of five posts for a time, whatever they say. No event may end dead because of it.
+// brownOut fails three of five posts, regardless of content. No event may end dead because of it.
 func (d *deployment) brownOut(ctx context.Context, length time.Duration) {
 	begun := time.Now()
 	d.treatPosts(func(r devstack.Request) *devstack.Response {
@@ -306,7 +303,7 @@ func (d *deployment) brownOut(ctx context.Context, length time.Duration) {
 	d.faults.note(faultBrownOut, "", begun)
 }
 
-// refuseChannel refuses two posts because of their channel, which are too few to close it.
+// refuseChannel refuses two posts because of their channel, too few for a worker to close it.
 func (d *deployment) refuseChannel(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
 	refusal := devstack.Response{Code: badChannel}
@@ -315,8 +312,8 @@ func (d *deployment) refuseChannel(ctx context.Context, random *rand.Rand) {
 	d.faults.note(faultRefuses, "", begun)
 }
 
-// limitChannels lets each channel take one post a second, as Slack documents it, or so many that workers with
-// a pace stay below it, and answers the others there with 429.
+// limitChannels limits each channel to one post a second, as Slack documents it, or to eight, which
+// workers with a pace do not exceed. Further posts get a 429.
 func (d *deployment) limitChannels(ctx context.Context, random *rand.Rand) {
 	begun := time.Now()
 	count := []int{1, 8}[random.IntN(2)]
@@ -326,10 +323,10 @@ func (d *deployment) limitChannels(ctx context.Context, random *rand.Rand) {
 	d.faults.note(faultChannels, "", begun)
 }
 
-// refuseWhatArrived accepts posts without an answer, and refuses them when they come again: such an event is
-// dead, may be in the channel, and has to keep its slot.
+// refuseWhatArrived stores posts without a response, and refuses them when they are repeated. Such an
+// event is dead, may be in the channel, and has to keep its slot.
 func (d *deployment) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
-	defer d.hideChannel()() // else they would be found there
+	defer d.hideChannel()() // otherwise the workers would find the posts there
 	begun, accepted := time.Now(), d.slack.Accepted()
 	d.treatPosts(devstack.Always(devstack.Response{Accept: true, Reset: true}))
 	kit.Within(2*time.Second, func() bool { return d.slack.Accepted() >= accepted+3 || ctx.Err() != nil })
@@ -341,8 +338,8 @@ func (d *deployment) refuseWhatArrived(ctx context.Context, random *rand.Rand) {
 	d.faults.note(faultRejects, "", begun)
 }
 
-// againstReading keeps workers from looking whether a post has arrived, half of the time: they find it or
-// post again.
+// againstReading makes the channel unreadable about half of the time. A worker then cannot find its post,
+// and posts again.
 func (d *deployment) againstReading() []injector {
 	return []injector{{1, func(ctx context.Context, random *rand.Rand) {
 		defer d.hideChannel()()
@@ -352,8 +349,8 @@ func (d *deployment) againstReading() []injector {
 	}}}
 }
 
-// hideChannel makes the channel unreadable until what it returns is called, and as long as somebody else
-// wants it so.
+// hideChannel makes the channel unreadable until show is called. If several callers hide it, it stays
+// hidden until the last of them shows it.
 func (d *deployment) hideChannel() (show func()) {
 	change := func(by int) {
 		d.hiding.Lock()
@@ -365,7 +362,7 @@ func (d *deployment) hideChannel() (show func()) {
 	return func() { change(-1) }
 }
 
-// thawAll lets go what may still be stopped.
+// thawAll resumes processes that may still be frozen.
 func (d *deployment) thawAll() {
 	for _, k := range d.workers {
 		_ = k.now().Command.Process.Signal(syscall.SIGCONT)

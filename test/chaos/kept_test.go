@@ -18,8 +18,8 @@ import (
 	"notifier/test/kit"
 )
 
-// heard lists the recorded subjects: acknowledgements as workers send them, acknowledgements as the consumer's
-// leader samples them (createConsumer sets the rate to 100%), and advisories.
+// heard lists the recorded subjects: acknowledgements as workers send them, acknowledgements as the
+// consumer's leader samples them (createConsumer sets the rate to 100%), and advisories.
 var heard = []string{
 	"$JS.ACK." + streamName + ".>",
 	"$JS.EVENT.METRIC.CONSUMER.ACK.>",
@@ -44,7 +44,8 @@ func keptFolder(t *testing.T) string {
 	return folder
 }
 
-// record is a file with a line for each message on the subjects in heard, as one NATS server delivered it.
+// record is a file with a line for each message on the subjects in heard, as delivered by one NATS
+// server.
 type record struct {
 	path string
 
@@ -91,7 +92,7 @@ func (r *record) flush() error {
 	return r.file.Flush()
 }
 
-// said returns the recorded lines about a stream message in order of time, without reports of progress.
+// said returns the recorded lines about a stream message in order of time, except progress (+WPI).
 func (d *deployment) said(seq uint64) (lines []string) {
 	for i, r := range d.records {
 		err := r.flush()
@@ -112,8 +113,8 @@ func (d *deployment) said(seq uint64) (lines []string) {
 	return lines
 }
 
-// sequenceOf returns the stream sequence in an acknowledgement's subject or an advisory's payload. Zero means
-// none.
+// sequenceOf returns the stream sequence in an acknowledgement's subject or an advisory's payload. It
+// returns 0 if neither has one.
 func sequenceOf(subject, payload string) uint64 {
 	if words := strings.Split(subject, "."); words[1] == "ACK" && len(words) == 9 {
 		seq, _ := strconv.ParseUint(words[5], 10, 64)

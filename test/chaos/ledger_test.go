@@ -18,34 +18,34 @@ import (
 	"notifier/internal/wait"
 )
 
-// shortestWindow is the shortest window of the limits of all runs, in microseconds. An event whose slots have
-// left it may be charged again.
+// shortestWindow is the shortest window of any limit in these tests, in microseconds. Once an event's
+// slots have left it, the event may be charged again.
 var shortestWindow = (200 * time.Millisecond).Microseconds()
 
-// lookEvery is the time between two looks at the admissions. It leaves room for a look within shortestWindow,
-// after which a slot may be replaced.
+// lookEvery is the interval of reading the admissions. It is shorter than shortestWindow, after which a
+// slot may be replaced.
 const lookEvery = 100 * time.Millisecond
 
-// admission is one slot that was taken, from the first look that saw it to the last. Times are microseconds
-// of Redis.
+// admission is one occupied slot, from the first look that saw it to the last. Times are microseconds on
+// Redis's clock.
 type admission struct {
 	slot     string // "<category>:<id>"; further slots of a costly event are "<category>:<id> 2", ...
 	at       int64
-	score    int64   // from when it counts, as the last look saw it
-	scores   []int64 // the highest ones, in order: the admission, then each move that a look saw
+	score    int64   // start of counting, as of the last look
+	scores   []int64 // increasing: the admission, then each move that a look saw
 	first    int64   // time of the first look that saw it
 	last     int64   // time of the last look that saw it
-	refunded bool    // it went before its time
-	unclear  bool    // it went, before or at its time, while nobody looked
-	back     bool    // and is one that came back: Redis has forgotten the refund
-	certain  int64   // it may not have been there before; zero means that it was from the admission on
+	refunded bool    // it disappeared before its retention was over
+	unclear  bool    // it disappeared during a gap between looks, perhaps early
+	back     bool    // it reappeared after a refund, which Redis has forgotten
+	certain  int64   // it may have been absent before this time; zero means present since its admission
 }
 
-// counts is the last time from which it counted.
+// counts returns the start of counting after the last move.
 func (a *admission) counts() int64 { return a.scores[len(a.scores)-1] }
 
-// mayCount reports whether it may have counted in the window that ends at a time. Between two looks it may
-// have moved more than once.
+// mayCount reports whether the slot may have counted in the window that ends at until. Between two looks
+// it may have moved more than once.
 func (a *admission) mayCount(until int64, window time.Duration) bool {
 	from := until - window.Microseconds()
 	for i, score := range a.scores {
@@ -62,56 +62,56 @@ func (a *admission) mayCount(until int64, window time.Duration) bool {
 
 func (a *admission) id() string { return idOf(a.slot) }
 
-// idOf is the id in the name of a slot. Each of the publisher's ids has one category, and all of them are
-// short.
+// idOf returns the event ID in the name of a slot. The publisher uses each ID in one category only, and
+// all its IDs are short.
 func idOf(slot string) string {
 	first, _, _ := strings.Cut(slot, " ")
 	_, id, _ := strings.Cut(first, ":")
 	return id
 }
 
-// taken is one slot by its name and time: an id that is admitted anew takes a second one.
+// taken identifies an admission by slot and time: an ID that is admitted again takes a second slot.
 type taken struct {
 	slot string
 	at   int64
 }
 
-// chargedAgain is a slot whose time of admission changed while the first one still counted, without a look
-// that saw it free.
+// chargedAgain is a slot that was admitted a second time while the first admission still counted, and
+// that no look saw free in between.
 type chargedAgain struct {
 	slot          string
 	first, second int64
 }
 
-// ledger is what the sets of the limits, all of which are exact, have held over time.
+// ledger records the admissions in the limits' logs over time. All limits are exact.
 //
-// What is certain here: the global set ({ns}:global) keeps an admission for the longest window of any rule,
-// which is many times the time between two looks, and Redis forgets nothing that it has answered (appendfsync
-// always), or gets it back from the workers before it is looked at again. So every admission is seen, with
-// the microsecond at which it was made, unless it was refunded, or decided again, before the next look; and
-// one that goes earlier was refunded, or decided again. On a machine that is too busy for a look, one that
-// went meanwhile is unclear. An admission counts as long as a look has seen it. One that was refunded may
-// have counted a little longer, which only makes windows look emptier than they were.
+// The global log ({ns}:global) keeps an admission for the longest window of any rule, which is many times
+// the interval between looks. Redis loses nothing it has acknowledged (appendfsync always), or workers
+// restore it before the next look. So the ledger sees every admission, to the microsecond, unless it was
+// refunded or decided again before the next look; and an admission that disappears early was refunded or
+// decided again. If a busy machine delayed the looks, a disappearance in that gap is unclear. A refunded
+// admission counts until the last look that saw it. It may have counted a little longer, which only makes
+// windows look emptier than they were.
 type ledger struct {
 	client    *redis.Client
 	rules     ratelimit.Rules
-	retention int64 // microseconds; the longest window of any rule
+	retention int64 // the longest window of any rule, in microseconds
 	stop      context.CancelFunc
 	done      chan struct{}
 
 	mu       sync.Mutex
 	now      map[taken]*admission
-	gone     map[taken]bool // those that were refunded
+	gone     map[taken]bool // the refunded ones
 	all      []*admission
 	problems []string
 	again    []chargedAgain
 	lastLook int64
 	longest  time.Duration // between two looks
 	looks    int
-	unseen   []span // between two looks that were further apart than shortestWindow
+	unseen   []span // gaps between looks that exceed shortestWindow
 }
 
-// watch looks at the sets until the test ends, whenever Redis is there.
+// watch reads the logs until the test ends, whenever Redis is available.
 func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *ledger {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,7 +125,7 @@ func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *ledger {
 	go func() {
 		defer close(r.done)
 		for wait.For(ctx, lookEvery) {
-			_ = r.look(ctx) // an error says that Redis is unavailable
+			_ = r.look(ctx) // fails while Redis is unavailable
 		}
 	}()
 	t.Cleanup(func() {
@@ -135,13 +135,12 @@ func watch(t *testing.T, client *redis.Client, rules ratelimit.Rules) *ledger {
 	return r
 }
 
-// end ends the looks.
 func (r *ledger) end() {
 	r.stop()
 	<-r.done
 }
 
-// keeps is how long, in microseconds, the log of a slot's category keeps it at least.
+// keeps returns the minimum retention of a slot in its category's log, in microseconds.
 func (r *ledger) keeps(slot string) int64 {
 	category, _, _ := strings.Cut(slot, ":")
 	return ratelimit.Rules{Global: r.rules.LimitFor(category)}.LongestWindow().Microseconds()
@@ -149,7 +148,7 @@ func (r *ledger) keeps(slot string) int64 {
 
 func key(name string) string { return "{" + namespace + "}:" + name }
 
-// look takes down what the sets hold at one moment.
+// look records the contents of all logs at one moment. It returns errUnhealed for a closed store.
 func (r *ledger) look(ctx context.Context) error {
 	prefix := key("category:")
 	names, err := r.client.Keys(ctx, prefix+"*").Result()
@@ -200,36 +199,37 @@ func (r *ledger) look(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	slices.Sort(again)
-	if slices.Equal(names, again) { // else a set that was created after the first list was not read
+	if slices.Equal(names, again) { // otherwise a log created after the first listing was not read
 		r.compare(seen, categories, now)
 	}
 	return nil
 }
 
-// mayHaveMissed reports whether a slot may have been taken and replaced between two looks at a time from one
-// to the other. An event whose slots have left a window is decided again, which takes them out.
+// mayHaveMissed reports whether a slot may have been taken and replaced unseen between from and to, in a
+// gap between looks. Once an event's slots have left a window, the event is decided again, which removes
+// them.
 func (r *ledger) mayHaveMissed(from, to time.Time) bool {
 	return to.After(time.UnixMicro(r.lastLook)) ||
 		slices.ContainsFunc(r.unseen, func(s span) bool { return s.overlaps(from, to) })
 }
 
-// unseenFor is how long ago the last look was.
+// unseenFor returns the time since the last look.
 func (r *ledger) unseenFor() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return time.Since(time.UnixMicro(r.lastLook))
 }
 
-// mostUnseen is how far apart looks may be: an admission stays for the retention, so none is missed; a
-// quarter is for the clocks.
+// mostUnseen bounds the gap between two looks. Within the retention no admission is missed; a quarter of
+// it is a margin for the clocks.
 func (r *ledger) mostUnseen() time.Duration {
 	return time.Duration(r.retention) * time.Microsecond * 3 / 4
 }
 
-// errUnhealed is that a store may have forgotten what workers are about to put back.
+// errUnhealed means that the store may have forgotten admissions that workers have yet to restore.
 var errUnhealed = errors.New("this store is not healed")
 
-// isOpen reports whether workers decide on a store; see quarantine.lua.
+// isOpen reports whether workers may use the store; see quarantine.lua.
 func isOpen(meta []any, replication string, now time.Time) bool {
 	token, _ := meta[0].(string)
 	opens, _ := meta[1].(string)
@@ -237,8 +237,8 @@ func isOpen(meta []any, replication string, now time.Time) bool {
 	return strings.HasPrefix(token, replication+" ") && micros <= now.UnixMicro()
 }
 
-// takenOf is the slot that a member stands for: "<id> <admission>", and "<id> <admission> <n>" for the n-th
-// slot of an event.
+// takenOf parses a member of a log: "<id> <admission>", or "<id> <admission> <n>" for the n-th slot of an
+// event.
 func takenOf(member redis.Z) taken {
 	name, _ := member.Member.(string)
 	fields := strings.Fields(name)
@@ -246,16 +246,16 @@ func takenOf(member redis.Z) taken {
 	return taken{strings.Join(append(fields[:1], fields[2:]...), " "), at}
 }
 
-// counted is how often the ledger was looked at.
+// counted returns the number of looks so far.
 func (r *ledger) counted() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.looks
 }
 
-// take notes the members of the global set.
+// take records the members of the global log and returns those present.
 func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
-	before := map[string]*admission{} // the latest of each name
+	before := map[string]*admission{} // the latest admission of each slot
 	for _, a := range r.now {
 		if other := before[a.slot]; other == nil || other.at < a.at {
 			before[a.slot] = a
@@ -266,7 +266,7 @@ func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
 		identity, score := takenOf(member), int64(member.Score)
 		a := r.now[identity]
 		if score <= now-r.retention && a == nil {
-			continue // it left in its time: it counts in no window
+			continue // expired: it counts in no window
 		}
 		seen[identity] = true
 		if a == nil {
@@ -286,8 +286,8 @@ func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
 	return seen
 }
 
-// compare holds the categories' sets against the global one: charged to both or to neither, and from the same
-// time on.
+// compare checks the categories' logs against the global one: a slot must be charged to both or to
+// neither, and count from the same time in both.
 func (r *ledger) compare(global map[taken]bool, categories map[string]*redis.ZSliceCmd, now int64) {
 	inCategory := map[taken]bool{}
 	for category, members := range categories {
@@ -313,7 +313,8 @@ func (r *ledger) compare(global map[taken]bool, categories map[string]*redis.ZSl
 	}
 }
 
-// byID gives all admissions by event id, the oldest first.
+// byID returns the admissions by event ID, the oldest first. Further slots of a costly event
+// are left out.
 func (r *ledger) byID() map[string][]*admission {
 	admissions := map[string][]*admission{}
 	for _, a := range r.all {
@@ -324,9 +325,9 @@ func (r *ledger) byID() map[string][]*admission {
 	return admissions
 }
 
-// overfull finds the window (t-d, t] of a scope's tier that held the most above its allowance, and returns its
-// slots, the allowance and t. Windows that end with a slot are enough: between two of them slots only leave. A
-// slot counts at its last move: later moves only take it out of windows that are over.
+// overfull finds the window (t-d, t] of a scope's tier that exceeds its allowance the most, and returns
+// its slots, the allowance and t. It only needs windows that end with a slot, because slots only leave in
+// between. A slot counts at its last move; a move only removes it from windows that are already over.
 func overfull(
 	scope []*admission, window time.Duration, allowed func(from, to int64) int,
 ) (slots, most int, at int64) {
@@ -334,7 +335,7 @@ func overfull(
 	for i, a := range scope {
 		t := a.counts()
 		if i+1 < len(scope) && scope[i+1].counts() == t {
-			continue // of one moment the last one sees them all
+			continue // the last of several at one time includes them all
 		}
 		n, from := held(scope, t, window)
 		if limit := allowed(from, t); n > limit+slots-most {
@@ -344,8 +345,8 @@ func overfull(
 	return slots, most, at
 }
 
-// held counts the slots that the window which ends at t held, of a scope in the order of counts, and returns
-// the earliest admission among them.
+// held counts the slots in the window that ends at t, and returns the earliest admission among them. The
+// scope must be sorted by counts.
 func held(scope []*admission, t int64, window time.Duration) (n int, from int64) {
 	from = t
 	before := func(a *admission, from int64) int { return cmp.Compare(a.counts(), from) }
@@ -361,7 +362,7 @@ func held(scope []*admission, t int64, window time.Duration) (n int, from int64)
 	return n, from
 }
 
-// inFlight is the in-flight hash: the records by event id.
+// inFlight reads the in-flight records, by event ID.
 func (r *ledger) inFlight(ctx context.Context) (map[string]ratelimit.InFlight, error) {
 	texts, err := r.client.HGetAll(ctx, key("inflight")).Result()
 	if err != nil {

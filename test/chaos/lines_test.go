@@ -8,7 +8,7 @@ import (
 	"notifier/test/kit"
 )
 
-// line is a line of a process's log.
+// line is one line in the log of a process.
 type line struct {
 	kit.LogLine
 	process *process
@@ -25,26 +25,26 @@ func (l *line) String() string {
 	return text
 }
 
-// hasNoLetter reports whether the line says that the event has no dead letter. Only what cannot be decoded
-// may have none.
+// hasNoLetter reports whether the line says that the event has no dead letter, which only a malformed
+// event may lack.
 func (l *line) hasNoLetter() bool {
 	return l.Letter != nil && !*l.Letter && l.Reason == outcome.Malformed
 }
 
-// refusedByLimit reports whether the script has refused the event.
+// refusedByLimit reports whether a limit refused the event.
 func (l *line) refusedByLimit() bool {
 	return l.Outcome == outcome.Dropped && slices.Contains(outcome.LimitReasons(), l.Reason)
 }
 
-// rejected reports whether Slack has rejected the event with this code.
+// rejected reports whether Slack rejected the event with this code.
 func (l *line) rejected(code string) bool {
 	return l.Outcome == outcome.Dead && l.Reason == outcome.SlackRejected && l.Detail == code
 }
 
-// muted reports whether an operator has muted the event.
+// muted reports whether a mute dropped the event.
 func (l *line) muted() bool { return l.Outcome == outcome.Dropped && l.Reason == outcome.Muted }
 
-// outcomes are the lines about events that the process has logged so far.
+// outcomes returns the outcome lines that the process has logged so far.
 func (p *process) outcomes() (lines []*line) {
 	logged, _ := p.Lines()
 	for _, l := range logged {

@@ -11,15 +11,15 @@ import (
 	"notifier/test/kit"
 )
 
-// link is the way from one worker to one of the servers. Whatever happens to it begins and ends with all its
-// connections cut: toxiproxy can change the toxics of a link that is in use, but waits for ever when a
-// connection ends just then.
+// link is the connection of one worker to one server, through toxiproxy. Every change begins and ends
+// with all connections cut. toxiproxy can change the toxics of a link in use, but hangs forever if a
+// connection ends at that moment.
 type link struct {
 	name, addr, server string
 	proxy              *toxiproxy.Proxy
 }
 
-// connect starts a link to a server. It ends with the test.
+// connect opens a link to a server for the duration of the test.
 func connect(t *testing.T, name, server string) *link {
 	t.Helper()
 	l := &link{name: name, addr: kit.FreeAddr(t), server: server}
@@ -28,15 +28,16 @@ func connect(t *testing.T, name, server string) *link {
 	return l
 }
 
-// cut ends all connections and lets no new ones in.
+// cut closes all connections and accepts no new ones.
 func (l *link) cut() { l.proxy.Stop() }
 
-// toxic makes a link bad. It is as toxiproxy's API takes it; attributes are the inside of a JSON object.
+// toxic degrades a link, in the terms of toxiproxy's API. attributes are the members of a JSON object,
+// without the braces.
 type toxic struct{ kind, attributes string }
 
-// open lets connections in, with toxics in both directions.
+// open accepts connections, with the toxics in both directions.
 func (l *link) open(toxics ...toxic) error {
-	// The library wants a server to belong to; it is asked for its logger and for metrics that are off.
+	// A proxy needs an owner, but only for its logger and its metrics, which are off.
 	owner := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	l.proxy = toxiproxy.NewProxy(owner, l.name, l.addr, l.server)
 	for _, bad := range toxics {

@@ -9,19 +9,19 @@ import (
 	"notifier/test/kit"
 )
 
-// folder keeps the programs that are under test.
+// folder holds the programs that the tests build.
 var folder string
 
-// TestMain does not look for leaked goroutines as other packages do: toxiproxy leaves one behind for each
-// connection whose client died while there was something to be written to it.
+// TestMain skips the check for leaked goroutines that other packages make. Toxiproxy leaks one for each
+// client that dies while data for it is pending.
 func TestMain(m *testing.M) {
-	kit.Overlap(6) // scenarios wait more than they work
+	kit.Overlap(6) // scenarios mostly wait
 	kit.QuietRedis()
-	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy's about connections that a test has cut
+	zerolog.SetGlobalLevel(zerolog.Disabled) // toxiproxy logs each connection that a test cuts
 	os.Exit(kit.InFolder(m, &folder))
 }
 
-// The builds of notifier that are under test.
+// Builds of notifier under test.
 var (
 	plain    = &kit.Program{}
 	crashing = &kit.Program{Tags: "crashpoints"}

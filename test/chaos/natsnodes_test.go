@@ -18,13 +18,12 @@ import (
 	"notifier/test/kit"
 )
 
-// natsServers is how many servers the cluster has: each stream and consumer has a copy on each of them.
+// natsServers is the size of the cluster. Streams and consumers have a replica on each server.
 const natsServers = 3
 
-// natsServer is the program of one of them.
 var natsServer = &kit.Program{Package: "notifier/test/chaos/natsserver"}
 
-// natsNode is one NATS server of a cluster, through all its processes.
+// natsNode is one NATS server of a cluster, across restarts.
 type natsNode struct {
 	t             *testing.T
 	name          string
@@ -34,8 +33,8 @@ type natsNode struct {
 	ended         <-chan struct{}
 }
 
-// startNATSCluster starts the servers as processes that end with the test, and waits until all are well. Their
-// logs go to a folder.
+// startNATSCluster starts the servers as processes that end with the test, and waits until all are
+// healthy. It writes their logs to the folder logs.
 func startNATSCluster(t *testing.T, logs string) []*natsNode {
 	t.Helper()
 	folder := t.TempDir()
@@ -59,7 +58,7 @@ func startNATSCluster(t *testing.T, logs string) []*natsNode {
 	return nodes
 }
 
-// urlOf is what NATS_URL would be.
+// urlOf returns the value of NATS_URL for these servers.
 func urlOf(nodes []*natsNode) string {
 	var urls []string
 	for _, n := range nodes {
@@ -70,12 +69,12 @@ func urlOf(nodes []*natsNode) string {
 
 func (n *natsNode) start() (err error) {
 	n.command = exec.Command(natsServer.Build(n.t, folder), n.configuration)
-	n.command.Stderr = os.Stderr // it has a log file, so this is only why it could not start
+	n.command.Stderr = os.Stderr // only reasons for a failed start; the rest goes to the log file
 	n.ended, err = kit.StartWithTest(n.t, n.command)
 	return err
 }
 
-// kill ends the server as a crash would.
+// kill ends the server like a crash, and waits for the end of its process.
 func (n *natsNode) kill() error {
 	if err := n.command.Process.Kill(); err != nil {
 		return fmt.Errorf("kill %s: %d", n.name, err)
@@ -84,11 +83,10 @@ func (n *natsNode) kill() error {
 	return nil
 }
 
-// healthy is nil when the server has all that the others have: its streams, its consumers and what the
-// cluster knows of them.
+// healthy returns nil if the server's streams, consumers and cluster metadata are up to date.
 func (n *natsNode) healthy() error { return n.ask("/healthz", nil) }
 
-// ask asks the server's monitoring port. What answers is decoded into reply, unless that is nil.
+// ask queries the server's monitoring port, and decodes the response into reply unless reply is nil.
 func (n *natsNode) ask(path string, reply any) error {
 	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + n.monitor + path)
@@ -105,15 +103,15 @@ func (n *natsNode) ask(path string, reply any) error {
 	return json.NewDecoder(response.Body).Decode(reply)
 }
 
-// The leaders that a cluster has for what workers use.
+// Kinds of leaders that the workers depend on.
 const (
 	leadsStream   = "stream leader"
 	leadsConsumer = "consumer leader"
 	leadsCluster  = "meta leader"
-	leadsIdle     = "consumer leader, idle" // while there is nothing to be delivered
+	leadsIdle     = "consumer leader, idle" // killed while there is nothing to deliver
 )
 
-// leader is the server that leads now.
+// leader returns the current leader of a kind.
 func (c *cluster) leader(ctx context.Context, kind string) (*natsNode, error) {
 	var name string
 	switch kind {
@@ -131,7 +129,7 @@ func (c *cluster) leader(ctx context.Context, kind string) (*natsNode, error) {
 			return nil, err
 		}
 		name = leaderIn(stream.CachedInfo().Cluster)
-	default: // of the consumer
+	default: // leadsConsumer, leadsIdle
 		consumer, err := c.d.js.Consumer(ctx, streamName, consumerName)
 		if err != nil {
 			return nil, err
@@ -153,7 +151,7 @@ func leaderIn(info *jetstream.ClusterInfo) string {
 	return info.Leader
 }
 
-// replicated is nil when each server has all of the stream and of its consumer.
+// replicated returns nil if the stream and its consumer are fully replicated and all servers are healthy.
 func (c *cluster) replicated(ctx context.Context) error {
 	stream, err := c.d.js.Stream(ctx, streamName)
 	if err != nil {

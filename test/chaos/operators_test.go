@@ -14,27 +14,28 @@ import (
 	"notifier/internal/wait"
 )
 
-// Operators mute categories and set temporary limits, under load and while everything breaks. The audit knows
-// what may have been in force for a worker at a time, and what surely was.
+// Operators mute categories and set temporary limits under load and during faults. The audit
+// distinguishes overrides that may have been in force for a worker from those that certainly were.
 
-// followed is how long a worker that reaches Redis needs at most to follow an order. Two seconds are
-// promised; the rest is for a machine with more to do than it can.
+// followed bounds the time that a worker with a working Redis needs to apply an override. The product
+// promises two seconds; the rest is for a busy machine.
 const followed = 4 * time.Second
 
-// given is an order of this run. Its By is its own, so that a line names it.
+// given is an override set during this run. Each has a unique By, so a log line identifies it.
 type given struct {
-	steering.Order // Until is when it ends by itself
+	steering.Order // Until is the time at which it expires
 	limit          ratelimit.Limit
-	// before the first attempt; when it was answered, zero: never; before it was cleared, or Until
+	// asked is before the first attempt. stored is the time of Redis's reply, zero if none came. ended is
+	// before the override was cleared, or Until.
 	asked, stored, ended time.Time
 }
 
-// maybe reports whether a worker may have applied it at some time between two.
+// maybe reports whether a worker may have applied the override at some time between from and to.
 func (o given) maybe(from, to time.Time) bool {
 	return o.asked.Before(to) && o.Until.Add(time.Second).After(from)
 }
 
-// orders are all that operators have asked for.
+// orders collects the overrides of a run.
 type orders struct {
 	mu  sync.Mutex
 	all []given
@@ -46,18 +47,18 @@ func (o *orders) add(g given) {
 	o.all = append(o.all, g)
 }
 
-// operators is the lane of operators.
+// operators returns the lane that sets overrides.
 func (d *deployment) operators() []injector {
 	store, err := steering.NewStore(d.ledger.client, namespace)
 	if err != nil {
 		d.Fatal(err)
 	}
-	// The windows are those of the standing limits: so long the ledger keeps what it has seen, and the audit
-	// compares tier by tier.
+	// Temporary limits keep the windows of the configured limits, because the audit compares tier by tier
+	// and the ledger sees admissions only for the longest window.
 	rest := strings.TrimPrefix(d.limits.global, "60/5s")
 	billing := slices.Clone(d.ledger.rules.LimitFor("billing"))
 	billing[0].Count, billing[1].Count = 10, 4
-	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(d.orders.all)) } // there is one lane
+	by := func() string { return fmt.Sprintf("operator-%d@chaos", len(d.orders.all)) } // only one lane
 	return []injector{
 		{2, func(ctx context.Context, random *rand.Rand) {
 			targets := []string{"alpha", "beta", "billing"}
@@ -78,12 +79,12 @@ func (d *deployment) operators() []injector {
 	}
 }
 
-// give stores an order for some seconds, and ends it early half of the time.
+// give sets an override for some seconds, and clears it early half of the time.
 func (d *deployment) give(ctx context.Context, random *rand.Rand, store *steering.Store, order steering.Order, kind string) {
 	length, early := between(random, 6*time.Second, 9*time.Second), random.IntN(2) == 0
 	g, stored := given{Order: order, asked: time.Now()}, steering.Order{}
 	if order.Kind == steering.Limit {
-		g.limit, _ = ratelimit.ParseLimit(order.Limit) // as NewLimit has seen
+		g.limit, _ = ratelimit.ParseLimit(order.Limit) // NewLimit has validated it
 	}
 	insist := func(attempt func() error) bool {
 		for attempt() != nil {
@@ -113,8 +114,9 @@ func (d *deployment) give(ctx context.Context, random *rand.Rand, store *steerin
 	d.faults.note(kind, order.Describe(), g.asked)
 }
 
-// follows is when a process surely has followed an order: it read it when it started, or has reached Redis
-// for long enough.
+// follows returns the time from which a process certainly applied an override: its start, if it started
+// later, or the end of a long enough time with access to Redis. surely is false if Redis never confirmed
+// the override.
 func (a *audit) follows(l *process, o given) (at time.Time, surely bool) {
 	if o.stored.IsZero() {
 		return time.Time{}, false
@@ -134,7 +136,7 @@ func (a *audit) follows(l *process, o given) (at time.Time, surely bool) {
 	return at, true
 }
 
-// keepsFromRedis reports whether a fault may have kept a process from following.
+// keepsFromRedis reports whether a fault may have kept a process from reading overrides.
 func (a *audit) keepsFromRedis(l *process, f fault) bool {
 	switch f.kind {
 	case faultRedis, faultEmpty, faultFailover:
@@ -148,7 +150,7 @@ func (a *audit) keepsFromRedis(l *process, f fault) bool {
 	return false
 }
 
-// mutes holds what was dropped as muted, and what was not, against the mutes of this run.
+// mutes checks the events dropped as muted, and all others, against the mutes of this run.
 func (a *audit) mutes() {
 	for _, l := range a.settled {
 		if e := a.events[l.EventID]; e != nil && l.muted() {
@@ -174,7 +176,7 @@ func (a *audit) mutes() {
 	}
 }
 
-// byItsMute looks whether a line that says muted names a mute that may have been in force.
+// byItsMute checks that a line that says muted names a mute that may have been in force.
 func (a *audit) byItsMute(e *event, l *line) {
 	i := slices.IndexFunc(a.d.orders.all, func(o given) bool { return o.By == l.MutedBy && o.Kind == steering.Mute })
 	switch {
@@ -187,8 +189,9 @@ func (a *audit) byItsMute(e *event, l *line) {
 	}
 }
 
-// mayHaveMuted is the earliest time at which a line that says muted may have been decided: an event that may
-// be admitted gives its slots back first, and its process waits for Redis as long as it has to.
+// mayHaveMuted returns the earliest time at which the decision behind a muted line may have been made.
+// The line can be late: an event that may already be charged is refunded first, and the process waits for
+// Redis indefinitely.
 func (a *audit) mayHaveMuted(e *event, l *line) time.Time {
 	from := l.Time.Add(-decisionAge)
 	for again := true; again; {
@@ -206,8 +209,8 @@ func (a *audit) mayHaveMuted(e *event, l *line) time.Time {
 	return from
 }
 
-// whileMuted blames a process that did something else with an event that was published after the process had
-// surely followed a mute of it, while that was surely in force.
+// whileMuted blames a process that posted or refused an event during a mute of its category, although the
+// event was published after the process had certainly applied that mute.
 func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what string) {
 	e := a.events[id]
 	if e == nil || !at.Before(o.ended) || !at.After(o.stored) || o.Target != e.category {
@@ -218,8 +221,9 @@ func (a *audit) whileMuted(o given, l *process, id string, at time.Time, what st
 	}
 }
 
-// mostAllowed returns the slots that a window of a scope may hold if they were admitted between two times: the
-// highest of the limits that may have been in force for a process then. scope is as an order names it.
+// mostAllowed returns a function that takes the times of a window's first and last admission, and returns
+// the highest limit that may have been in force for a process between them. scope is written as in an
+// override, such as category/alpha.
 func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) func(from, to int64) int {
 	return func(first, last int64) int {
 		from, to, most := time.UnixMicro(first), time.UnixMicro(last), 0
@@ -235,7 +239,7 @@ func (a *audit) mostAllowed(scope string, standing ratelimit.Limit, tier int) fu
 	}
 }
 
-// allFollow reports whether no process applied the standing limit of a scope at a time.
+// allFollow reports whether certainly no process applied the configured limit of a scope at a time.
 func (a *audit) allFollow(scope string, at time.Time) bool {
 	return slices.ContainsFunc(a.d.orders.all, func(o given) bool {
 		if o.Kind != steering.Limit || o.Target != scope || !at.After(o.stored) || !at.Before(o.ended) {

@@ -13,18 +13,17 @@ import (
 	"notifier/internal/wait"
 )
 
-// probeSubject is one of the stream's that no worker reads.
+// probeSubject is a subject of the stream that the workers' consumer does not deliver.
 const probeSubject = "probe"
 
-// Timing of a probe.
 const (
 	probeEvery   = 10 * time.Millisecond
 	probeTimeout = 150 * time.Millisecond
 )
 
-// probe asks some servers, as any client would, until the stream has acknowledged a publication and the
-// workers' own consumer has answered a request for messages. It returns how long that took since an election
-// became necessary; false: ctx has ended before.
+// probe tries, as an independent client of the given servers, until the stream acknowledges a publication
+// and the workers' consumer responds to a pull request. It returns the time since the leader was killed,
+// and false if ctx ended first.
 func (c *cluster) probe(ctx context.Context, servers []*natsNode, since time.Time) (time.Duration, bool) {
 	connection, err := nats.Connect(urlOf(servers), nats.MaxReconnects(-1), nats.ReconnectWait(probeEvery), nats.ReconnectJitter(0, 0))
 	if err != nil {
@@ -40,7 +39,7 @@ func (c *cluster) probe(ctx context.Context, servers []*natsNode, since time.Tim
 	return time.Since(since), stored && answered
 }
 
-// until tries again and again; false: ctx has ended before it was so.
+// until repeats is until it succeeds. It returns false if ctx ends first.
 func until(ctx context.Context, is func(context.Context) bool) bool {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -55,7 +54,7 @@ func until(ctx context.Context, is func(context.Context) bool) bool {
 	}
 }
 
-// publishes reports whether the stream takes a message, by the majority of its copies.
+// publishes reports whether the stream stores a message, which takes a majority of its replicas.
 func publishes(ctx context.Context, connection *nats.Conn) bool {
 	reply, err := connection.RequestWithContext(ctx, probeSubject, nil)
 	if err != nil {
@@ -68,9 +67,9 @@ func publishes(ctx context.Context, connection *nats.Conn) bool {
 	return json.Unmarshal(reply.Data, &ack) == nil && ack.Stream == streamName && ack.Error == nil
 }
 
-// fetches reports whether the consumer answers a request for messages. It asks for a message of one byte, and
-// there is none that small: so the answer is that there is no message, or that the next one is too large, and
-// nothing is taken from the workers.
+// fetches reports whether the consumer responds to a pull request. The request allows one byte, which is
+// less than any message. So the response says that there are no messages or that the next one is too
+// large, and the probe takes none from the workers.
 func fetches(ctx context.Context, connection *nats.Conn) bool {
 	reply, err := connection.RequestWithContext(ctx, "$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+consumerName,
 		[]byte(`{"batch":1,"no_wait":true,"max_bytes":1}`))
@@ -81,7 +80,7 @@ func fetches(ctx context.Context, connection *nats.Conn) bool {
 	return code == "404" || code == "409" && strings.Contains(description, "exceeds maxbytes")
 }
 
-// forget removes what probes have published.
+// forget removes the probes' messages from the stream.
 func (c *cluster) forget() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -14,23 +14,22 @@ import (
 	"notifier/test/kit"
 )
 
-// event is one that the publisher has had acknowledged. Its text is its id, by which the fake Slack's
-// messages name it.
+// event is a published event. Its text is its ID, so messages in the fake Slack can be matched to it.
 type event struct {
 	id, category string
 	cost         int
 	malformed    bool
-	// one for each time it was published; more than one stream message with its id is on purpose
+	// one per acknowledged publication; some events get several stream messages on purpose
 	acks []ack
 }
 
-// ack is JetStream's word that it has an event.
+// ack is JetStream's acknowledgement of one publication.
 type ack struct {
 	seq uint64
 	at  time.Time
 }
 
-// publisher publishes events to NATS directly and remembers what was acknowledged.
+// publisher publishes events to NATS directly and remembers the acknowledged ones.
 type publisher struct {
 	js jetstream.JetStream
 
@@ -39,7 +38,7 @@ type publisher struct {
 	order  []string
 }
 
-// next makes up an event: mostly a plain one, sometimes one that can never be sent or that takes two slots.
+// next generates an event: mostly a plain one, sometimes one that is malformed or costs two slots.
 func (p *publisher) next(random *rand.Rand, categories []string) *event {
 	p.mu.Lock()
 	n := len(p.order) + 1
@@ -56,9 +55,10 @@ func (p *publisher) next(random *rand.Rand, categories []string) *event {
 	return e
 }
 
-// publish publishes an event until JetStream has acknowledged it. With a message id a repetition is no second
-// message, as long as NATS remembers the id: a server that was restarted does not when the event has left the
-// stream by then. Without one it is another message of the same event.
+// publish publishes an event, and retries until JetStream acknowledges it. With a message ID, NATS
+// discards a repetition as long as it remembers the ID; a restarted server does not remember the IDs of
+// events that have already left the stream. Without a message ID, a repetition is another stream message
+// of the same event.
 func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) error {
 	message := nats.NewMsg("notify." + e.category)
 	switch {
@@ -74,7 +74,7 @@ func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) e
 	}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		// here it is tried again sooner
+		// the loop retries sooner than the library would
 		got, err := p.js.PublishMsg(attempt, message, jetstream.WithRetryAttempts(0))
 		cancel()
 		if err == nil {
@@ -93,11 +93,11 @@ func (p *publisher) publish(ctx context.Context, e *event, withMessageID bool) e
 	}
 }
 
-// run publishes at a steady rate until ctx ends. Every so often it publishes an earlier event again.
+// run publishes at a steady rate until ctx ends. Now and then it publishes a recent event again.
 func (p *publisher) run(ctx context.Context, random *rand.Rand, perSecond int, categories []string) {
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
-	// What is under way when ctx ends is finished: its outcome would be unknown otherwise.
+	// Finish a publication that is in flight when ctx ends: its outcome would be unknown otherwise.
 	through, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(kit.Patience, cancel) })()
@@ -110,7 +110,7 @@ func (p *publisher) run(ctx context.Context, random *rand.Rand, perSecond int, c
 		}
 		if len(earlier) > 20 && random.IntN(20) == 0 {
 			again := earlier[len(earlier)-1-random.IntN(20)]
-			_ = p.publish(through, again, false) // an error says that it was not acknowledged, so nothing is owed
+			_ = p.publish(through, again, false) // without an acknowledgement the audit expects nothing
 			continue
 		}
 		e := p.next(random, categories)
@@ -120,7 +120,7 @@ func (p *publisher) run(ctx context.Context, random *rand.Rand, perSecond int, c
 	}
 }
 
-// acknowledged is how many publications were acknowledged.
+// acknowledged counts acknowledged publications.
 func (p *publisher) acknowledged() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// mostShown is how many problems are shown in full.
+// mostShown limits the problems that a failed test prints.
 const mostShown = 8
 
-// judge fails the test for every problem, and shows the figures.
+// judge fails the test if there are problems.
 func (a *audit) judge() {
 	a.d.Helper()
 	for i, text := range a.problems {
@@ -23,7 +23,7 @@ func (a *audit) judge() {
 	}
 }
 
-// report is the figures of a run.
+// report returns the figures of the run.
 func (a *audit) report() string {
 	var b strings.Builder
 	crashes := len(a.d.faults.of(faultKill))

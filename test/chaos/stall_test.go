@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// leaders are the kinds of faults after which somebody else has to lead.
+// leaders lists the kinds of faults after which a new leader or primary takes over.
 var leaders = []string{leadsStream, leadsConsumer, leadsCluster, leadsIdle, faultPrimary, faultFailover}
 
-// stall is a time in which a leader was missing.
+// stall is a time without a leader.
 type stall struct {
 	kind   string
 	killed time.Time
-	itself time.Duration // until the servers had another one, as a client that is no worker sees it
+	itself time.Duration // until an independent client saw a new leader
 }
 
 func (c *cluster) note(s stall) {
@@ -23,14 +23,15 @@ func (c *cluster) note(s stall) {
 	c.stalls = append(c.stalls, s)
 }
 
-// mostBeyond is what fails the test. The aim is a second, and so it is on a machine that has nothing else to
-// do; docs/benchmarks.md has what was measured. Here ten processes and other tests share a few cores, and a
-// pause of theirs must not be taken for a mistake of a worker's. What is left to find is a worker that waits
-// for something that does not come.
+// mostBeyond bounds the time from a new leader until the first worker resumes. The goal is one second,
+// which an otherwise idle machine reaches (docs/benchmarks.md). Here ten processes and other tests share
+// a few cores, and a starved process must not look like a worker's fault. So the test only finds workers
+// that wait for something that never comes.
 const mostBeyond = 10 * time.Second
 
-// judgeStalls is a table of how long leaders were missing, and how much longer workers did nothing. Times of
-// two at once are left out.
+// judgeStalls returns a table of how long leaders were missing, and how much longer workers were idle. It
+// leaves out the workers' times if another leader failed meanwhile. It fails the test if the first worker
+// exceeds mostBeyond.
 func (c *cluster) judgeStalls(a *audit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-22s %5s %18s %28s %28s", "leader killed", "times", "until another one", "beyond it, first worker", "beyond it, last worker")
@@ -58,9 +59,10 @@ func (c *cluster) judgeStalls(a *audit) string {
 	return b.String()
 }
 
-// wentOn is when the first worker, and when the last one, had a line about an event that was published after
-// a leader was killed, as the time since there was another one, and at least 0. Workers that were killed then
-// do not count. It is not known where a server was killed before all had gone on.
+// wentOn returns the times from a new leader until the first and the last worker logged an event that was
+// published after the old leader was killed, at least 0. It ignores workers that were killed meanwhile.
+// known is false if another leader was killed before all workers had resumed, or if the run ended too
+// early.
 func (a *audit) wentOn(s stall) (first, last time.Duration, known bool) {
 	lines := map[*worker]time.Time{}
 	for _, l := range a.settled {
@@ -76,7 +78,7 @@ func (a *audit) wentOn(s stall) (first, last time.Duration, known bool) {
 			continue
 		}
 		if !there && s.kind != leadsIdle {
-			return 0, 0, false // the run was over before
+			return 0, 0, false // the run ended too early
 		}
 		if !there {
 			continue
@@ -98,8 +100,8 @@ func (a *audit) wentOn(s stall) (first, last time.Duration, known bool) {
 	return first, last, true
 }
 
-// broken reports whether something was broken between two times, or was before and not repaired yet. An empty
-// what is anything; a fault that began with the first of the times is left out.
+// broken reports whether a fault of this kind was in effect between from and to. An empty what
+// matches any target. A fault that began at from does not count, because it is the caller's own.
 func (a *audit) broken(from, to time.Time, kind, what string) bool {
 	return slices.ContainsFunc(a.d.faults.of(kind), func(f fault) bool {
 		own := f.when.from.Sub(from).Abs() < 2*time.Millisecond
@@ -107,7 +109,7 @@ func (a *audit) broken(from, to time.Time, kind, what string) bool {
 	})
 }
 
-// spread is the median and the largest of some times.
+// spread formats the median, the maximum and the number of times.
 func spread(times []time.Duration) string {
 	if len(times) == 0 {
 		return "-"

@@ -12,11 +12,13 @@ import (
 	"notifier/test/kit"
 )
 
-// TestStoreLoss lets Redis fail over to a replica that has not received everything, and come back empty,
-// while three workers send, NATS and Slack misbehave and nobody dies. Workers put back what they remember, so
-// the audit is the same as without that: no window is above its limit, and nothing is lost or charged twice.
+// TestStoreLoss makes Redis fail over to a replica that lacks the latest writes, and restart empty, while
+// three workers send, Slack misbehaves and operators set overrides. The workers restore the admissions
+// they remember, so the audit is the same as without a loss: no window exceeds its limit, and no event is
+// lost or charged twice.
 //
-// In TestChaos workers die, and what they alone remember dies with them: nobody could put it back.
+// No worker dies here, unlike in TestChaos: the admissions that only a dead worker remembered could not
+// be restored.
 func TestStoreLoss(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -36,7 +38,7 @@ func TestStoreLoss(t *testing.T) {
 	for i, lane := range [][]injector{append(d.againstSlack(false), d.storedAnd500()), d.againstReading(), d.operators()} {
 		running.Go(func() { injectFaults(faults, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
-	injectFaults(faults, rand.New(rand.NewPCG(seed, 99)), d.againstMemory()) // here, because it may end the test
+	injectFaults(faults, rand.New(rand.NewPCG(seed, 99)), d.againstMemory()) // may call FailNow
 	running.Wait()
 	endLoad()
 	a := d.reconcile()
@@ -46,8 +48,7 @@ func TestStoreLoss(t *testing.T) {
 	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
-// acquainted waits until the workers know each other: each has seen the heartbeats of all. Whoever has only
-// just started is not waited for.
+// acquainted waits until all workers have a heartbeat and each has then written another one.
 func (d *deployment) acquainted() {
 	d.Helper()
 	heartbeats := func() map[string]float64 {
@@ -74,7 +75,7 @@ func (d *deployment) acquainted() {
 	})
 }
 
-// againstMemory makes Redis forget.
+// againstMemory makes Redis lose data: everything, or the writes that a replica had not received.
 func (d *deployment) againstMemory() []injector {
 	return []injector{
 		{1, func(ctx context.Context, random *rand.Rand) {
@@ -91,7 +92,7 @@ func (d *deployment) againstMemory() []injector {
 			begun := time.Now()
 			next := d.redis.StartReplica(d.T)
 			next.Part(d.T)
-			// what is admitted now is forgotten
+			// the failover loses the admissions made from here on
 			wait.For(ctx, between(random, 200*time.Millisecond, 1500*time.Millisecond))
 			stopped := time.Now()
 			d.redis.Stop(d.T)
@@ -104,8 +105,8 @@ func (d *deployment) againstMemory() []injector {
 	}
 }
 
-// healed waits until the workers have put back what Redis has forgotten, half of the time: else that is
-// forgotten, too.
+// healed waits, half of the time, until the workers have restored the lost admissions. Otherwise the next
+// loss may come during the restoring.
 func (d *deployment) healed(ctx context.Context, random *rand.Rand) {
 	if random.IntN(2) == 0 {
 		return

@@ -12,12 +12,11 @@ import (
 	"notifier/test/kit"
 )
 
-// secondStream is the stream of the second deployment, which its worker creates.
+// secondStream is the second deployment's stream, which its workers create.
 const secondStream = "MORE"
 
-// TestTwoStreamsShareOneLimit runs two deployments, which differ in what they read alone, on one Redis and
-// one namespace: this is how one grows beyond a single stream. Together they send exactly as many as the
-// limits allow, each event once.
+// Two deployments in one namespace of Redis read different streams, which is the way to scale beyond a
+// single stream. Together they fill the limits exactly, and send each event once.
 func TestTwoStreamsShareOneLimit(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
@@ -35,18 +34,18 @@ func TestTwoStreamsShareOneLimit(t *testing.T) {
 		kit.EventuallyNil(t, func() error { return k.now().Ready() })
 	}
 
-	// An id counts within its category, whichever stream an event comes from; one that is made of the place in a
-	// stream is of that stream alone, although both are the first message there.
+	// An ID is unique within its category across both streams. An ID derived from the stream sequence
+	// belongs to one stream, so the first messages of both streams are different events.
 	d.put("notify.own", "", "notify without an id")
 	d.put("more.own", "", "more without an id")
 	d.settleInBoth(2)
 	d.put("notify.alpha", "same", "same alpha")
 	d.put("more.alpha", "same", "same alpha")
-	// NATS itself takes a message id once in a stream, whatever the subject
+	// the ID is in the payload, because NATS takes a message ID once per stream, whatever the subject
 	d.put("more.beta", "", `{"id":"same","text":"same beta"}`)
 	d.settleInBoth(5)
 
-	// Then more than both limits allow, into both streams.
+	// Exceed both limits in both streams.
 	published := 5
 	for n := range 12 {
 		for _, subject := range []string{"notify.alpha", "notify.gamma", "notify.delta", "more.alpha", "more.gamma", "more.delta"} {
@@ -92,7 +91,7 @@ func TestTwoStreamsShareOneLimit(t *testing.T) {
 	d.shutDown()
 }
 
-// put publishes an event, with an id if there is one.
+// put publishes an event, with a message ID unless id is empty.
 func (d *deployment) put(subject, id, text string) {
 	d.Helper()
 	message := &nats.Msg{Subject: subject, Data: []byte(text), Header: nats.Header{}}
@@ -103,8 +102,8 @@ func (d *deployment) put(subject, id, text string) {
 	kit.Check(d.T, err)
 }
 
-// settleInBoth waits until so many events have a line, and returns the lines; a machine so slow that an event
-// came again has more.
+// settleInBoth waits until all published events have a line, and returns the lines. If a slow machine
+// causes a redelivery, a resulting duplicate is left out, but any other outcome is an additional line.
 func (d *deployment) settleInBoth(published int) (lines []*line) {
 	d.Helper()
 	kit.Eventually(d.T, fmt.Sprintf("%d events are settled", published), func() bool {

@@ -16,33 +16,36 @@ import (
 	"notifier/test/kit"
 )
 
-// releaseVariable names the program of the release before this one. .ci/release-before builds it.
+// releaseVariable names the environment variable with the path of the previous release's binary.
+// .ci/release-before builds it.
 const releaseVariable = "NOTIFIER_TEST_RELEASE"
 
-// stamped is this code under another version. It stands for the release before where that is not given.
+// stamped is this code under another version, and stands in for the previous release if releaseVariable
+// is unset.
 var stamped = &kit.Program{Version: "v0.0.0-before"}
 
-// userBefore is the Redis user that docs/security.md of v0.2.0 recommends. An upgrade does not change it, so
-// this code has to work with it.
+// userBefore is the Redis user that v0.2.0's docs/security.md recommends. An upgrade does not change the
+// user, so this code has to work with it.
 const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetchannels -@all +evalsha +eval +time +info" +
 	" +get +set +del +exists +pexpire +pexpireat" +
 	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen +hrandfield" +
 	" +zadd +zcard +zcount +zmscore +zscore +zrem +zrange +zrangebyscore +zrevrange +zrevrangebyscore" +
 	" +zremrangebyrank +zremrangebyscore"
 
-// TestRollingUpgrade replaces workers of the release before by those of this code, one by one and under load,
-// and goes back in the same way, while operators mute and limit, Redis is restarted, and Slack loses answers.
-// One worker of each round dies instead of ending. The audit is that of TestChaos: so both understand what
-// the other one has stored in Redis and in NATS, and hold the limits together, with the permissions of
-// v0.2.0. Each also answers the commands about what the other one did.
+// TestRollingUpgrade upgrades the workers of the previous release to this code, one at a time under load,
+// and rolls back the same way. Meanwhile operators set overrides, Redis is restarted, and Slack's
+// responses are lost. Each roll kills one worker instead of terminating it. The audit is the same as in
+// TestChaos, so it shows that both releases understand each other's data in Redis and NATS and keep the
+// limits together, with the Redis permissions of v0.2.0. The read-only commands of each release must work
+// on the other's data too.
 func TestRollingUpgrade(t *testing.T) {
 	kit.Long(t)
 	t.Parallel()
 	before, now := releaseBefore(t), plain.Build(t, folder)
-	seed, duration := chosen(t, 0) // one round, if nothing else is asked for
+	seed, duration := chosen(t, 0) // one round, unless NOTIFIER_CHAOS_TIME is set
 	t.Logf("NOTIFIER_CHAOS_SEED=%d, before: %s, now: %s", seed, versionOf(t, before), versionOf(t, now))
 	d := newDeployment(t, 5*time.Second, limits{
-		// two minutes: Redis is often unavailable, and nobody looks
+		// two minutes, because the ledger cannot be read while Redis is unavailable, which is often
 		global: "60/5s+5000/2m", category: "12/5s+2/200ms",
 		overrides: map[string]string{"billing": "60/2m+10/1s"},
 	}, append([]string{"--user"}, strings.Fields(userBefore)...)...)
@@ -56,7 +59,7 @@ func TestRollingUpgrade(t *testing.T) {
 
 	busy, rest := context.WithCancel(t.Context())
 	var lanes sync.WaitGroup
-	defer lanes.Wait() // also where something below ends the test
+	defer lanes.Wait() // also if the test fails early
 	defer rest()
 	endLoad := d.load(seed, 35)
 	defer endLoad()
@@ -82,7 +85,7 @@ func TestRollingUpgrade(t *testing.T) {
 	t.Logf("seed %d, %s\n%s", seed, time.Since(d.faults.begun).Round(time.Second), a.report())
 }
 
-// releaseBefore is the program of the release before, or what stands for it.
+// releaseBefore returns the path of the previous release's binary, or of its stand-in.
 func releaseBefore(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv(releaseVariable)
@@ -95,7 +98,7 @@ func releaseBefore(t *testing.T) string {
 	return path
 }
 
-// versionOf is what a program says of itself.
+// versionOf returns the output of a program's version command on one line.
 func versionOf(t *testing.T, program string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, "version").Output()
@@ -103,7 +106,7 @@ func versionOf(t *testing.T, program string) string {
 	return strings.Join(strings.Fields(string(out)), " ")
 }
 
-// by counts what the processes of a program have settled, by outcome.
+// by counts the lines of a program's processes by outcome.
 func (a *audit) by(program string) map[string]int {
 	counts := map[string]int{}
 	for _, l := range a.settled {
@@ -114,9 +117,9 @@ func (a *audit) by(program string) map[string]int {
 	return counts
 }
 
-// roll replaces all workers by those of another program: the next one when the last
-// one is ready and all of them work side by side. One of them, at random, dies and does not end, and Redis
-// fails now and then.
+// roll moves all workers to another program, one at a time. It continues when all workers, old and new,
+// are ready and settle events. One worker, chosen at random, is killed instead of terminated. After half
+// of the replacements Redis is restarted or loses its scripts.
 func (d *deployment) roll(random *rand.Rand, to, from string) {
 	d.Helper()
 	dies := random.IntN(len(d.workers))
@@ -132,7 +135,7 @@ func (d *deployment) roll(random *rand.Rand, to, from string) {
 		k.program = to
 		_, err := k.start()
 		kit.Check(d.T, err)
-		if servers := d.againstServers(); random.IntN(2) == 0 { // Redis is restarted, or forgets its scripts
+		if servers := d.againstServers(); random.IntN(2) == 0 { // a restart or a script flush
 			servers[random.IntN(2)].inject(d.Context(), random)
 		}
 		d.allSettle()
@@ -142,7 +145,7 @@ func (d *deployment) roll(random *rand.Rand, to, from string) {
 	}
 }
 
-// allSettle waits until each worker is ready, and has settled something from then on.
+// allSettle waits until each worker is ready and then settles an event.
 func (d *deployment) allSettle() {
 	d.Helper()
 	for _, k := range d.workers {
@@ -152,8 +155,8 @@ func (d *deployment) allSettle() {
 	}
 }
 
-// ask runs the commands that read what workers have stored, with each of the programs. Redis may just be
-// restarted: then again.
+// ask runs the commands that read the workers' data, with each of the programs. It retries them, because
+// Redis may just have been restarted.
 func (d *deployment) ask(programs ...string) {
 	d.Helper()
 	for _, program := range programs {
@@ -165,7 +168,7 @@ func (d *deployment) ask(programs ...string) {
 	}
 }
 
-// answers runs a command and expects one value, or one value in each line, as JSON.
+// answers runs a command and expects its output to be JSON: one value, or one per line.
 func (d *deployment) answers(program, question string) error {
 	command := exec.CommandContext(d.Context(), program, strings.Fields(question)...)
 	for name, value := range d.workers[0].settings {

@@ -12,7 +12,7 @@ import (
 	"notifier/test/kit"
 )
 
-// worker is one replica, through all its processes.
+// worker is one notifier worker. It has a new process after each restart.
 type worker struct {
 	t        *testing.T
 	name     string
@@ -26,24 +26,22 @@ type worker struct {
 	processes []*process
 }
 
-// process is one process of a worker.
 type process struct {
 	*kit.Worker
 	name    string // such as w2-5, the fifth process of w2
 	worker  *worker
-	program string // path of it
+	program string // path
 	started time.Time
 	pace    string // SLACK_PACE
 
-	stops []span // during which SIGSTOP held it
+	stops []span // while stopped by SIGSTOP
 }
 
-// span is a stretch of time.
 type span struct{ from, to time.Time }
 
 func (s span) overlaps(from, to time.Time) bool { return s.from.Before(to) && from.Before(s.to) }
 
-// start starts a process; more settings come on top of the worker's own.
+// start starts a process. The settings in more override those in k.settings.
 func (k *worker) start(more ...string) (*process, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,14 +58,14 @@ func (k *worker) start(more ...string) (*process, error) {
 	return p, err
 }
 
-// now is the worker's latest process.
+// now returns the latest process.
 func (k *worker) now() *process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.processes[len(k.processes)-1]
 }
 
-// crashed reports whether the process has died by SIGKILL, from whomever.
+// crashed reports whether SIGKILL ended the process, sent by the test or by the process itself.
 func (p *process) crashed() bool {
 	if !p.Dead() {
 		return false
@@ -76,7 +74,7 @@ func (p *process) crashed() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// freeze stops the process where it stands; thaw lets it go on.
+// freeze stops the process until thaw.
 func (p *process) freeze() error {
 	p.stops = append(p.stops, span{from: time.Now()})
 	return p.Command.Process.Signal(syscall.SIGSTOP)
@@ -88,7 +86,7 @@ func (p *process) thaw() error {
 	return err
 }
 
-// terminate asks the process to end, as an orchestrator does, and expects exit code 0.
+// terminate sends SIGTERM, as an orchestrator does, and expects exit code 0.
 func (p *process) terminate() error {
 	if err := p.Command.Process.Signal(syscall.SIGTERM); err != nil {
 		return fmt.Errorf("terminate %s: %w", p.name, err)

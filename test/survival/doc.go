@@ -1,10 +1,9 @@
-// Package survival measures how many admissions the limit has too many when Redis fails over or comes back
-// empty, and for how long nothing is decided then. It has tests only. Four replicas, limiters as a worker has
-// them, ask a real Redis for more than the limits give; then something happens to that Redis, and they go on
-// until the limits are used up again. What they were answered is counted by their own records, and not by
-// what Redis remembers.
+// Package survival measures the cost of a failover or an empty restart of Redis: the admissions above the
+// limit, and the time without decisions. It has tests only. The limiters of four workers request more events
+// from a real Redis than the limits allow. Then a fault hits Redis, and the workers continue until the limits
+// are used up. Admissions are counted from the workers' own records, not from the contents of Redis.
 //
-// With the other tests two of them run, under the limits that nothing leaves meanwhile. make survive runs
-// each scenario NOTIFIER_SURVIVE_ROUNDS times and prints a table; docs/design.md has it.
-// NOTIFIER_SURVIVE_HEALING=off shows what there is to be healed.
+// Ordinary test runs play two scenarios. make survive plays each one NOTIFIER_SURVIVE_ROUNDS times and prints
+// the table in docs/design.md. With NOTIFIER_SURVIVE_HEALING=off workers restore nothing, so the table shows
+// the losses that healing prevents.
 package survival

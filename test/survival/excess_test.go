@@ -8,8 +8,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// excess is by how many the fullest window of any scope was above its limit; below 0: by how many the global
-// one stayed below.
+// excess returns the slots above the limit in the fullest window of any scope. If no scope exceeds its limit,
+// it returns the unused slots of the global limit as a negative number.
 func excess(rules ratelimit.Rules, admissions []admission) int {
 	scopes := map[string][]admission{"": admissions}
 	for _, a := range admissions {
@@ -30,15 +30,16 @@ func excess(rules ratelimit.Rules, admissions []admission) int {
 	return worst
 }
 
-// fullest is the largest number of admissions that were certainly in one window: none of them can have been
-// charged before it began, or after it was over. So a slow answer never makes it larger than it was.
+// fullest returns the largest number of admissions that were certainly charged within one window. An
+// admission that may have been charged before or after the window is left out, so a slow reply never adds to
+// the excess.
 func fullest(admissions []admission, window time.Duration) (most int) {
 	byStart := slices.SortedFunc(slices.Values(admissions), func(a, b admission) int { return a.from.Compare(b.from) })
 	for i, first := range byStart {
 		if i > 0 && byStart[i-1].from.Equal(first.from) {
 			continue
 		}
-		// The window is open at one end, so of two admissions that are a whole window apart only one counts.
+		// The window excludes its end, so of two admissions exactly one window apart only one counts.
 		ends := first.from.Add(window)
 		n := 0
 		for _, a := range byStart[i:] {
@@ -54,7 +55,7 @@ func fullest(admissions []admission, window time.Duration) (most int) {
 	return most
 }
 
-// median of one value or more.
+// median returns the median of values, which must not be empty.
 func median[T cmp.Ordered](values []T) T {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }

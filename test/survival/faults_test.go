@@ -14,8 +14,6 @@ import (
 	"notifier/test/redistest"
 )
 
-// The installations.
-
 func (in *installation) onOne(extra []string) (url string) {
 	in.single = redistest.StartProcess(in.T, extra...)
 	return in.single.URL()
@@ -23,7 +21,7 @@ func (in *installation) onOne(extra []string) (url string) {
 
 func (in *installation) underSentinels(extra []string) (url string) {
 	in.sentinels = redistest.StartSentinels(in.T, 2, extra...)
-	// an election that nobody wins is repeated after twice this time
+	// Sentinels repeat an election without a winner after twice this time.
 	in.configure("SENTINEL", "SET", "main", "failover-timeout", 4000)
 	return in.sentinels.URL()
 }
@@ -34,7 +32,7 @@ func (in *installation) onOneWithALateReplica(extra []string) (url string) {
 	return url
 }
 
-// configure gives a command to each Sentinel.
+// configure runs a command on each Sentinel.
 func (in *installation) configure(command ...any) {
 	in.Helper()
 	for _, watcher := range in.sentinels.Watchers {
@@ -54,9 +52,7 @@ func (in *installation) inCluster(extra []string) (url string) {
 	return in.cluster.URL()
 }
 
-// What happens to them.
-
-// killPrimary kills a primary from which nothing has come to its replicas for a while.
+// killPrimary kills the primary 2.5 s after its replicas received their last write.
 func (in *installation) killPrimary() {
 	in.sentinels.Front.CutReplication()
 	wait.For(in.Context(), 2500*time.Millisecond)
@@ -64,7 +60,7 @@ func (in *installation) killPrimary() {
 	in.sentinels.Promoted(in.T)
 }
 
-// killBoth is killPrimary with a replica of each group that dies in the same moment.
+// killBoth is killPrimary, and one worker of each group dies at the same moment.
 func (in *installation) killBoth() {
 	in.sentinels.Front.CutReplication()
 	wait.For(in.Context(), 2500*time.Millisecond)
@@ -77,7 +73,7 @@ func (in *installation) killBoth() {
 	in.sentinels.Promoted(in.T)
 }
 
-// restartEmpty kills a server that writes nothing to disk, and starts it again.
+// restartEmpty kills and restarts a server that writes nothing to disk.
 func (in *installation) restartEmpty() {
 	in.single.Stop(in.T)
 	wait.For(in.Context(), 300*time.Millisecond)
@@ -86,22 +82,22 @@ func (in *installation) restartEmpty() {
 
 func (in *installation) flush() { kit.Check(in.T, in.single.Client(in.T).FlushAll(in.Context()).Err()) }
 
-// flushTwice has nothing from the first put-back left when the second one begins, and the replicas know the
-// store's token.
+// flushTwice empties the store twice within one quarantine. By the second flush the workers know the store's
+// new token and have begun to restore, and all of that is lost.
 func (in *installation) flushTwice() {
 	in.flush()
 	wait.For(in.Context(), 700*time.Millisecond)
 	in.flush()
 }
 
-// flushWithoutOne keeps a replica of each group from Redis until the others have used what it could not put
-// back. From then on it has to find all of that taken.
+// flushWithoutOne cuts one worker of each group off from Redis until the others have used the slots that it
+// could not restore. When it returns, it has to find them taken.
 func (in *installation) flushWithoutOne() {
 	in.late.Cut()
 	for _, f := range in.groups {
 		r := f.replicas[0]
 		r.mu.Lock()
-		f.missing = len(r.admissions) + batchSize // what it is being given in this moment
+		f.missing = len(r.admissions) + batchSize // plus a batch in flight
 		r.mu.Unlock()
 	}
 	in.flush()
@@ -109,11 +105,11 @@ func (in *installation) flushWithoutOne() {
 	in.late.Heal()
 }
 
-// The steps of planned failovers, as docs/operating.md has them. HOST and PORT are those of the new primary.
+// The steps of planned failovers in docs/operating.md. HOST and PORT stand for the new primary.
 const (
 	pauseWrites    = "client pause 60000 write"
 	lookAtReplicas = "info replication"
-	failOver       = "sentinel failover main" // again after 10 s, should they give up
+	failOver       = "sentinel failover main" // again after 10 s if the Sentinels gave up
 	askForPrimary  = "sentinel get-master-addr-by-name main"
 	makeReplica    = "replicaof HOST PORT"
 	endPause       = "client unpause"
@@ -121,7 +117,7 @@ const (
 	takeOver       = "cluster failover"
 )
 
-// TestPlannedFailoversAreDocumented: the steps that are played here are those that docs/operating.md has.
+// docs/operating.md has exactly the steps that are played here.
 func TestPlannedFailoversAreDocumented(t *testing.T) {
 	document, err := os.ReadFile("../../docs/operating.md")
 	kit.Check(t, err)
@@ -130,7 +126,7 @@ func TestPlannedFailoversAreDocumented(t *testing.T) {
 	var got []string
 	for line := range strings.Lines(section) {
 		if words := strings.Fields(line); len(words) > 2 && words[0] == "redis-cli" {
-			got = append(got, strings.Join(words[2:], " ")) // after the server
+			got = append(got, strings.Join(words[2:], " ")) // without redis-cli and the server
 		}
 	}
 	want := []string{pauseWrites, lookAtReplicas, failOver, askForPrimary, makeReplica, endPause, handOver, lookAtReplicas, takeOver}
@@ -139,7 +135,7 @@ func TestPlannedFailoversAreDocumented(t *testing.T) {
 	}
 }
 
-// step runs one of the steps on a server; next is the new primary.
+// step runs a step on a server. Unless next is nil, its address replaces HOST and PORT.
 func (in *installation) step(server *redistest.Server, step string, next *redistest.Server) any {
 	in.Helper()
 	if next != nil {
@@ -168,9 +164,9 @@ func (in *installation) plannedFailover() {
 	before := fmt.Sprint(in.step(watchers[0], askForPrimary, nil))
 	var asked time.Time
 	renamed := kit.Within(2*kit.Patience, func() bool {
-		if time.Since(asked) > 10*time.Second { // one that they could not complete in time they give up for good
+		if time.Since(asked) > 10*time.Second { // Sentinels abandon a failover that takes too long
 			asked = time.Now()
-			// INPROG, or no replica is well just now
+			// fails with INPROG, or while no replica is suitable
 			_ = watchers[0].Client(in.T).Do(in.Context(), words(failOver)...).Err()
 		}
 		return !slices.ContainsFunc(watchers, func(s *redistest.Server) bool { return fmt.Sprint(in.step(s, askForPrimary, nil)) == before })
@@ -182,7 +178,7 @@ func (in *installation) plannedFailover() {
 	in.step(primary, endPause, nil)
 }
 
-// caughtUp returns what is missing until all replicas of a primary have all that it has, by what INFO says.
+// caughtUp returns an error unless INFO shows this many replicas with all writes of the primary.
 func caughtUp(info any, replicas int) error {
 	_, offset, _ := strings.Cut(fmt.Sprint(info), "master_repl_offset:")
 	offset, _, _ = strings.Cut(offset, "\r")

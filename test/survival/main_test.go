@@ -11,16 +11,15 @@ import (
 	"notifier/test/kit"
 )
 
-// rounds is how often each scenario is played, by the clock of a machine that does nothing else. 0: the one
-// for everyday use is played.
+// rounds is the number of rounds of each scenario. Stalls are judged only in such a run, which expects an
+// otherwise idle machine. If rounds is zero, TestFaultsAdmitNothingTwice plays two scenarios instead.
 var rounds int
 
-// heals is whether replicas put back what they remember. Without that nothing is judged: it shows what there
-// is to be healed.
+// heals makes workers restore their admissions. Without it, results are printed but not judged.
 var heals = os.Getenv("NOTIFIER_SURVIVE_HEALING") != "off"
 
 func TestMain(m *testing.M) {
-	kit.Overlap(3) // they wait for servers more than they work
+	kit.Overlap(3) // tests mostly wait for servers
 	kit.QuietRedis()
 	if text := os.Getenv("NOTIFIER_SURVIVE_ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)

@@ -17,43 +17,42 @@ import (
 	"notifier/test/kit"
 )
 
-// admission is an event that a replica was allowed to send. The clock of Redis, which is this machine's,
-// showed a time between from and to when it was charged: from before it was asked for, for the first time,
-// until the answer.
+// admission is an event that a worker was allowed to send. It was charged between from, before the first
+// request for it, and to, after the reply. Redis shares this machine's clock.
 type admission struct {
 	request  ratelimit.Request
 	from, to time.Time
 }
 
-// replica asks for events as a worker does: a batch after the other, each again until there is an answer.
+// replica is the limiter of one worker. It requests one batch after another, and repeats each until it gets a
+// reply.
 type replica struct {
 	name    string
 	limiter *ratelimit.Limiter
 	group   *replicas
-	log     *observer.ObservedLogs // of its healing
+	log     *observer.ObservedLogs // of the healer
 	kill    context.CancelFunc
 	ended   chan struct{}
 
 	mu         sync.Mutex
 	admissions []admission
-	answered   time.Time     // when it was last given decisions
-	refused    int           // so many batches in a row without an admission
-	silence    time.Duration // the longest time between two answers
+	answered   time.Time     // last reply with decisions
+	refused    int           // consecutive batches without an admission
+	silence    time.Duration // longest time between two replies
 	mark       time.Time     // see resumed
-	resumed    time.Duration // from the mark to the first answer after it; 0: there was none yet
+	resumed    time.Duration // from the mark to the first reply after it, or zero
 	lastError  error
 }
 
-// pauses are the times between two batches of a replica: under the load before a fault, and under the one
-// that uses the limits up.
+// A worker pauses between two batches: pauseSteady before a fault, pauseFlood to use up the limits.
 const (
 	batchSize   = 5
-	pauseSteady = 100 * time.Millisecond // four replicas: 200 events a second
+	pauseSteady = 100 * time.Millisecond // four workers: 200 events a second
 	pauseFlood  = 20 * time.Millisecond
-	pauseError  = 20 * time.Millisecond // before the same batch is asked for again
+	pauseError  = 20 * time.Millisecond // before a call is repeated
 )
 
-// run asks until the replica is killed.
+// run requests batches until the worker is killed.
 func (r *replica) run(ctx context.Context, random *rand.Rand) {
 	for number := 0; wait.For(ctx, time.Duration(r.group.pause.Load())); number++ {
 		batch := r.batch(random, number)
@@ -61,8 +60,7 @@ func (r *replica) run(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// batch makes new events: seven of ten in one category, so that this one's own limit is used up before the
-// global one.
+// batch returns new events, seven of ten in one category, so that its limit is used up before the global one.
 func (r *replica) batch(random *rand.Rand, number int) []ratelimit.Request {
 	batch := make([]ratelimit.Request, batchSize)
 	for i := range batch {
@@ -76,8 +74,8 @@ func (r *replica) batch(random *rand.Rand, number int) []ratelimit.Request {
 	return batch
 }
 
-// ask asks for a batch until there is an answer. Every second event that is admitted is recorded as sent, as
-// if Slack had it.
+// ask repeats the request for a batch until it gets a reply, then records every second admitted event as
+// sent.
 func (r *replica) ask(ctx context.Context, batch []ratelimit.Request) {
 	from := time.Now()
 	var decisions []ratelimit.Decision
@@ -85,7 +83,7 @@ func (r *replica) ask(ctx context.Context, batch []ratelimit.Request) {
 		var err error
 		decisions, err = r.limiter.Admit(ctx, batch)
 		if ctx.Err() != nil {
-			return // what a killed process was answered in its last moment it cannot send
+			return // a killed worker cannot send the events of its last reply
 		}
 		if err == nil {
 			break
@@ -101,7 +99,7 @@ func (r *replica) ask(ctx context.Context, batch []ratelimit.Request) {
 	}
 }
 
-// note keeps what was decided, and returns what was admitted.
+// note records the decisions and returns the admitted requests.
 func (r *replica) note(batch []ratelimit.Request, decisions []ratelimit.Decision, from time.Time) (admitted []ratelimit.Request) {
 	now := time.Now()
 	r.mu.Lock()
@@ -131,7 +129,7 @@ func (r *replica) failed(err error) {
 	r.lastError = err
 }
 
-// startReplica starts a replica, as serve has its limiter.
+// startReplica starts a replica with a limiter that is set up as in notifier serve.
 func startReplica(t *testing.T, f *replicas, number int, url string) *replica {
 	t.Helper()
 	client, guard, err := ratelimit.OpenGuarded(url, nil, 8)
@@ -151,7 +149,7 @@ func startReplica(t *testing.T, f *replicas, number int, url string) *replica {
 	running.Go(func() { r.run(ctx, rand.New(rand.NewPCG(uint64(number), 0))) })
 	go func() {
 		running.Wait()
-		_ = client.Close() // what is left there is lost
+		_ = client.Close() // no write is pending
 		close(r.ended)
 	}()
 	t.Cleanup(func() {

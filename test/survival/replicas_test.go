@@ -11,14 +11,14 @@ import (
 	"notifier/test/kit"
 )
 
-// form is a kind of limits. Each has replicas and a namespace of its own, all in the same Redis.
+// form is a kind of limits. Each form has its own workers and namespace, all in the same Redis.
 type form struct {
-	name  string // of its namespace, too
+	name  string // also its namespace
 	rules ratelimit.Rules
 }
 
-// forms are the two ways in which a scope is stored, with limits that nothing leaves while a scenario lasts:
-// test/chaos judges windows that roll.
+// forms has one form for logs and one for buckets. No slot leaves their windows during a scenario; test/chaos
+// judges windows that roll.
 var forms = []form{
 	{"exact", kit.Rules("2000/30m", "900/30m", "")},
 	{"buckets", kit.Rules("2000/30m:1m", "900/30m:1m", "")},
@@ -26,15 +26,16 @@ var forms = []form{
 
 const replicaCount = 4
 
-// replicas are the replicas that share the limits of a form.
+// replicas holds the workers that share the limits of a form.
 type replicas struct {
 	form     form
-	url      string // of Redis
+	url      string // Redis
 	replicas []*replica
-	pause    atomic.Int64 // between two batches of a replica, nanoseconds
-	// admissions that nobody could put back before Redis was open again: so many may be too many
+	pause    atomic.Int64 // between two batches of a worker, in nanoseconds
+	// missing counts admissions that no worker could restore before the store opened. The excess may reach
+	// it.
 	missing int
-	// of all replicas that were ever started, as heartbeats show them some seconds after a death, too
+	// names lists every worker ever started, including dead ones.
 	names []string
 }
 
@@ -55,7 +56,7 @@ func startReplicas(in *installation, form form, url string) *replicas {
 	return f
 }
 
-// alive are the replicas that were not killed.
+// alive returns the workers that were not killed.
 func (f *replicas) alive() []*replica {
 	return slices.DeleteFunc(slices.Clone(f.replicas), func(r *replica) bool {
 		select {
@@ -67,7 +68,7 @@ func (f *replicas) alive() []*replica {
 	})
 }
 
-// admissions are those of all replicas, the killed ones included.
+// admissions returns the admissions of all workers, including killed ones.
 func (f *replicas) admissions() (all []admission) {
 	for _, r := range f.replicas {
 		r.mu.Lock()
@@ -77,7 +78,7 @@ func (f *replicas) admissions() (all []admission) {
 	return all
 }
 
-// admitted is how many events were admitted.
+// admitted returns the number of admissions.
 func (f *replicas) admitted() (n int) {
 	for _, r := range f.replicas {
 		r.mu.Lock()
@@ -87,7 +88,7 @@ func (f *replicas) admitted() (n int) {
 	return n
 }
 
-// mark remembers that from now on there is a Redis to ask.
+// mark sets the time from which Redis is reachable.
 func (f *replicas) mark() {
 	now := time.Now()
 	for _, r := range f.replicas {
@@ -97,8 +98,8 @@ func (f *replicas) mark() {
 	}
 }
 
-// resumed reports whether each living replica was answered after the mark, and how long that took the last of
-// them.
+// resumed reports whether each living worker has had a reply since the mark, and the time until the last of
+// them had one.
 func (f *replicas) resumed() (all bool, last time.Duration) {
 	all = true
 	for _, r := range f.alive() {
@@ -109,7 +110,7 @@ func (f *replicas) resumed() (all bool, last time.Duration) {
 	return all, last
 }
 
-// usedUp reports whether each living replica was refused everything in its last batches.
+// usedUp reports whether each living worker had no admission in its last 20 batches.
 func (f *replicas) usedUp() bool {
 	return !slices.ContainsFunc(f.alive(), func(r *replica) bool {
 		r.mu.Lock()
@@ -118,7 +119,7 @@ func (f *replicas) usedUp() bool {
 	})
 }
 
-// silence is the longest time for which a living replica had no answer.
+// silence returns the longest time that a living worker waited for a reply.
 func (f *replicas) silence() (longest time.Duration) {
 	for _, r := range f.alive() {
 		r.mu.Lock()
@@ -128,7 +129,7 @@ func (f *replicas) silence() (longest time.Duration) {
 	return longest
 }
 
-// lastErrors are what the living replicas have met last, for a test that fails.
+// lastErrors returns the last error of each living worker, for the message of a failing test.
 func (f *replicas) lastErrors() (all []error) {
 	for _, r := range f.alive() {
 		r.mu.Lock()
@@ -138,8 +139,8 @@ func (f *replicas) lastErrors() (all []error) {
 	return all
 }
 
-// forgotten is how many ids of the admissions of living replicas are unknown: another message with such an id
-// is no duplicate.
+// forgotten stops the living workers and counts the ids of their admissions that the store no longer knows:
+// another message with such an id is not a duplicate.
 func (f *replicas) forgotten(t *testing.T) (n int) {
 	t.Helper()
 	limiter, err := ratelimit.New(kit.OpenRedis(t, f.url), f.form.name, f.form.rules, time.Hour)

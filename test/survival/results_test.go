@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// measured is what one round has shown of one form.
+// measured holds the results of one round for one form.
 type measured struct {
 	admitted  int
-	excess    int           // above the limit in the fullest window; below 0: so many slots were never given out
+	excess    int           // see the function excess
 	forgotten int           // ids of admissions that were unknown at the end
-	silence   time.Duration // the longest time for which a replica had no answer
-	stall     time.Duration // from when there was a primary again until all replicas had an answer
+	silence   time.Duration // longest time without a reply to a worker
+	stall     time.Duration // from the new primary until all workers had a reply
 }
 
-// resultTable collects what the rounds have shown, by scenario and form.
+// resultTable collects the results by scenario and form.
 type resultTable struct {
 	mu     sync.Mutex
 	rounds map[[2]string][]measured
@@ -33,7 +33,7 @@ func (r *resultTable) add(scenario, form string, m measured) {
 	r.rounds[key] = append(r.rounds[key], m)
 }
 
-// column gives one number of all rounds: smallest, median and largest.
+// column returns the smallest, median and largest value of one result over all rounds.
 func column[T int | time.Duration](all []measured, of func(measured) T) string {
 	values := make([]T, len(all))
 	for i, m := range all {

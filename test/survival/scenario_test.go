@@ -9,15 +9,15 @@ import (
 	"notifier/test/redistest"
 )
 
-// installation is a Redis with the replicas of all forms, under load.
+// installation is a Redis under the load of the workers of all forms.
 type installation struct {
 	*testing.T
 	groups []*replicas
 
-	// One of these, as the scenario wants.
+	// The scenario sets sentinels, single, plain or cluster.
 	sentinels *redistest.Sentinels
 	single    *redistest.Server
-	// through which the first replica of each group reaches the single server, where it is there
+	// If set, the first worker of each group reaches the single server through it.
 	late    *redistest.Proxy
 	plain   *pair
 	cluster *redistest.Cluster
@@ -25,21 +25,21 @@ type installation struct {
 	copy *redistest.Server // the replica of the Cluster's master
 }
 
-// pair is a primary with a replica, and the address at which clients ask.
+// pair is a primary with a replica. Clients connect to front.
 type pair struct {
 	primary, replica *redistest.Server
 	front            *redistest.Proxy
 }
 
-// scenario is something that happens to a Redis.
+// scenario is a fault of Redis, and the setup for it.
 type scenario struct {
 	name  string
 	start func(in *installation, extra []string) (url string)
-	extra []string // further arguments of the servers
-	full  bool     // most of the limits that last are used up before
-	kills bool     // a replica of each group dies in it
+	extra []string // more arguments of the servers
+	full  bool     // use up most of the limits before the fault
+	kills bool     // a worker of each group dies
 
-	inject func(in *installation) // does it, and returns when there is a primary that all who ask find
+	inject func(in *installation) // returns once all clients can find a primary again
 }
 
 var minReplicas = []string{"--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"}
@@ -81,7 +81,7 @@ func TestSurvival(t *testing.T) {
 	}
 }
 
-// TestFaultsAdmitNothingTwice plays two scenarios with the other tests.
+// TestFaultsAdmitNothingTwice plays two scenarios in ordinary test runs.
 func TestFaultsAdmitNothingTwice(t *testing.T) {
 	if testing.Short() || rounds > 0 {
 		t.Skip("takes seconds, and TestSurvival plays them too")
@@ -94,7 +94,7 @@ func TestFaultsAdmitNothingTwice(t *testing.T) {
 	}
 }
 
-// play is one round of a scenario.
+// play plays one round of a scenario.
 func play(t *testing.T, s scenario) {
 	in := &installation{T: t}
 	url := s.start(in, s.extra)
@@ -108,7 +108,7 @@ func play(t *testing.T, s scenario) {
 		in.pause(pauseFlood)
 		in.all("most of the limits are used", func(f *replicas) bool { return f.admitted() > f.form.rules.Global[0].Count*3/4 })
 	} else {
-		wait.For(t.Context(), time.Second) // so much is decided, and replicated, before anything happens
+		wait.For(t.Context(), time.Second) // some admissions are decided and replicated before the fault
 	}
 	s.inject(in)
 	in.mark()
@@ -126,14 +126,14 @@ func (in *installation) mark() {
 	}
 }
 
-// pause sets how long each replica waits between two batches.
+// pause sets the pause between two batches of each worker.
 func (in *installation) pause(d time.Duration) {
 	for _, f := range in.groups {
 		f.pause.Store(int64(d))
 	}
 }
 
-// all waits until something holds for all groups.
+// all waits until a condition holds for all groups.
 func (in *installation) all(what string, holds func(*replicas) bool) {
 	in.Helper()
 	for _, f := range in.groups {
@@ -143,7 +143,7 @@ func (in *installation) all(what string, holds func(*replicas) bool) {
 	}
 }
 
-// judge notes what was measured, and holds it against the bars.
+// judge records the results of a group and checks them against the bounds.
 func (in *installation) judge(s scenario, f *replicas) {
 	in.Helper()
 	m := measured{silence: f.silence()}

@@ -1,6 +1,6 @@
-// Command natsserver is a NATS server with one argument, its configuration file: for tests that kill servers
-// as processes. It runs until it is killed. It is built without the race detector even where the tests have
-// it, which would slow down what elections are timed by, and report on code that is not ours.
+// Command natsserver runs a NATS server until it is killed, for tests that kill servers as processes.
+// Its only argument is the path of a configuration file. It is built without the race detector even if
+// the tests use it: the detector would slow down elections, and report races in code that is not ours.
 package main
 
 import (
