@@ -119,7 +119,7 @@ func (c *cluster) againstLeaders(ctx context.Context, random *rand.Rand) {
 			kind = kinds[random.IntN(len(kinds))]
 		}
 		if err := c.killLeader(whole, kind, between(random, 100*time.Millisecond, 2*time.Second), func() error { return nil }); err != nil {
-			c.d.faults.complain(fmt.Errorf("%s: %d", kind, err))
+			c.d.faults.complain(fmt.Errorf("%s: %w", kind, err))
 			return
 		}
 	}

@@ -371,7 +371,7 @@ func (r *ledger) inFlight(ctx context.Context) (map[string]ratelimit.InFlight, e
 	records := map[string]ratelimit.InFlight{}
 	for slot, text := range texts {
 		if records[idOf(slot)], err = ratelimit.ParseInFlight(text); err != nil {
-			return nil, fmt.Errorf("%s in flight: %d", slot, err)
+			return nil, fmt.Errorf("%s in flight: %w", slot, err)
 		}
 	}
 	return records, nil

@@ -51,7 +51,7 @@ func (l *link) open(toxics ...toxic) error {
 	}
 	var err error
 	if !kit.Within(kit.Patience, func() bool { err = l.proxy.Start(); return err == nil }) {
-		return fmt.Errorf("link %s: %d", l.name, err)
+		return fmt.Errorf("link %s: %w", l.name, err)
 	}
 	return nil
 }

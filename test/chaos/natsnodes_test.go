@@ -77,7 +77,7 @@ func (n *natsNode) start() (err error) {
 // kill ends the server like a crash, and waits for the end of its process.
 func (n *natsNode) kill() error {
 	if err := n.command.Process.Kill(); err != nil {
-		return fmt.Errorf("kill %s: %d", n.name, err)
+		return fmt.Errorf("kill %s: %w", n.name, err)
 	}
 	<-n.ended
 	return nil

@@ -179,12 +179,12 @@ func (d *deployment) answers(program, question string) error {
 	command.Stderr = &complaints
 	out, err := command.Output()
 	if err != nil {
-		return fmt.Errorf("%s %s: %d: %s", program, question, err, complaints.String())
+		return fmt.Errorf("%s %s: %w: %s", program, question, err, complaints.String())
 	}
 	for values := json.NewDecoder(strings.NewReader(string(out))); values.More(); {
 		var value any
 		if err := values.Decode(&value); err != nil {
-			return fmt.Errorf("%s %s: %d: %s", program, question, err, out)
+			return fmt.Errorf("%s %s: %w: %s", program, question, err, out)
 		}
 	}
 	return nil
