@@ -257,7 +257,7 @@ func (a *audit) charges() {
 		switch {
 		case a.lostSlots[id], deadInDoubt(a.lines[id]), a.settledMeanwhile(e), a.mutedUnasked(a.lines[id], admissions[id]):
 		case a.rejectedBeforeALoss(a.lines[id]):
-		case a.sentOnOldPrimary(e):
+		case a.sentOnOldPrimary(e), a.refusedOnOldPrimary(e):
 		case a.lost(a.lines[id], admissions[id]):
 		default:
 			a.wrongCharge(e, "still in flight when nothing is left to do")
@@ -271,6 +271,15 @@ func (a *audit) charges() {
 // the dedupe window. docs/design.md lists this limitation.
 func (a *audit) sentOnOldPrimary(e *event) bool {
 	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool { return l.Outcome == outcome.Sent && a.askedFor(l.Time, 0) })
+}
+
+// refusedOnOldPrimary reports whether a limit refused an event while Redis lost data. The new primary may
+// still have the record of an event that the old one decided again. It has no slots, and later admissions
+// remove it.
+func (a *audit) refusedOnOldPrimary(e *event) bool {
+	return slices.ContainsFunc(a.lines[e.id], func(l *line) bool {
+		return l.refusedByLimit() && a.lostSomething(l.Time.Add(-decisionAge), l.Time)
+	})
 }
 
 // rejectedBeforeALoss reports whether Slack rejected the event's message and Redis may have lost data
@@ -426,18 +435,18 @@ func (a *audit) mutedUnasked(lines []*line, admissions []*admission) bool {
 	})
 }
 
-// restoredByAnother reports whether an event came in two stream messages, limits refused both, and Redis
-// may have lost data meanwhile. One worker may have restored slots that the decision of the other had
+// restoredByAnother reports whether an event came in two stream messages, limits refused one, or both, and
+// Redis may have lost data meanwhile. One worker may have restored slots that the decision of the other had
 // removed, a limitation in docs/design.md.
 func (a *audit) restoredByAnother(lines []*line, admissions []*admission) bool {
-	if len(lines) < 2 || len(admissions) == 0 {
+	if len(lines) < 2 || len(admissions) == 0 || lines[0].StreamSeq == lines[1].StreamSeq {
 		return false
 	}
-	both := lines[0].StreamSeq != lines[1].StreamSeq
-	for _, l := range lines {
-		both = both && l.refusedByLimit()
-	}
-	return both && a.lostSomething(time.UnixMicro(admissions[0].at), lines[len(lines)-1].Time)
+	dropped := func(l *line) bool { return l.refusedByLimit() || l.Reason == outcome.Duplicate }
+	last := lines[len(lines)-1]
+	return !slices.ContainsFunc(lines, func(l *line) bool { return !dropped(l) }) &&
+		slices.ContainsFunc(lines, (*line).refusedByLimit) &&
+		a.lostSomething(time.UnixMicro(admissions[0].at), last.Time.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
 }
 
 // handedBack reports whether a worker returned the stream message to NATS.
