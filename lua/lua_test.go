@@ -19,8 +19,8 @@ import (
 	"notifier/test/redistest"
 )
 
-// byHand is the one command in the head of admit.lua that begins like this; it runs from a shell, in the
-// repository's root. It goes on where a line ends with a backslash.
+// byHand returns the command in the head of admit.lua that starts with beginning, and joins lines that end
+// with a backslash. It runs from a shell in the repository's root.
 func byHand(t *testing.T, beginning string) string {
 	t.Helper()
 	head, _, _ := strings.Cut(lua.Admit, "\nlocal ")
@@ -32,7 +32,7 @@ func byHand(t *testing.T, beginning string) string {
 	return found[0][1]
 }
 
-// words splits a line as a shell does, as far as such a line goes: words, some in single quotes.
+// words splits a command line as a shell does, provided that no quoted word contains a blank.
 func words(line string) []string {
 	found := strings.Fields(line)
 	for i, word := range found {
@@ -41,13 +41,13 @@ func words(line string) []string {
 	return found
 }
 
-// hasRedisCLI reports whether lines can be run as they are.
+// hasRedisCLI reports whether the command can run unchanged, with redis-cli against a real Redis.
 func hasRedisCLI(server *redistest.Server) bool {
 	_, err := exec.LookPath("redis-cli")
 	return err == nil && !server.Embedded
 }
 
-// The line by hand admits its event, is answered the same when it is run again, and charges once.
+// The documented command admits its event. A second run returns the same admission and charges nothing.
 func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.ClientFor(t, "{notifier}")
@@ -65,7 +65,7 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 		if time == "first" {
 			admitted = now
 		} else {
-			want = append(want, "1", admitted) // and it was in flight already
+			want = append(want, "1", admitted) // readmitted: the first event, with its admission time
 		}
 		if difference := cmp.Diff(want, rest); difference != "" {
 			t.Errorf("%s time (-want +got):\n%s", time, difference)
@@ -87,7 +87,7 @@ func TestTheLineInTheHeadOfAdmitRuns(t *testing.T) {
 	}
 }
 
-// runShell runs a line, with its redis-cli at the client's server, and returns what it has printed.
+// runShell runs a line against the client's server and returns its output.
 func runShell(t *testing.T, client *redis.Client, line string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(client.Options().Addr)
@@ -110,7 +110,7 @@ func runOnce(t *testing.T, client *redis.Client, line string) (now string, rest 
 	return decided(t, fields)
 }
 
-// decided is what follows the status word of a reply.
+// decided checks that a reply is a decision, and returns its time and the remaining fields.
 func decided(t *testing.T, fields []string) (now string, rest []string) {
 	t.Helper()
 	if len(fields) < 2 || fields[0] != "decided" {
@@ -151,7 +151,7 @@ func runArguments(t *testing.T, client *redis.Client, line string) (now string, 
 	return decided(t, fields)
 }
 
-// eachScript calls test with the name and the text of each file that is called as a script.
+// eachScript calls test for each script. It skips record.lua, which only holds functions for the scripts.
 func eachScript(t *testing.T, test func(name, script string)) {
 	t.Helper()
 	files, err := filepath.Glob("*.lua")
@@ -165,7 +165,7 @@ func eachScript(t *testing.T, test func(name, script string)) {
 	}
 }
 
-// What a reader needs to call a script by itself stands above it.
+// The head of a script documents its keys, arguments and reply, so a caller need not read the code.
 func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
 	eachScript(t, func(name, script string) {
 		var head strings.Builder
@@ -183,8 +183,8 @@ func TestEveryScriptStatesItsContractInItsHead(t *testing.T) {
 	})
 }
 
-// Redis Cluster routes a script by the keys that it is given, so it may touch no other; and the only clock is
-// TIME.
+// Redis Cluster routes a script by its declared keys, so the script may touch no others. TIME is its only
+// clock.
 func TestScriptsUseOnlyTheKeysAndTheClockThatTheyAreGiven(t *testing.T) {
 	calls := regexp.MustCompile(`\bp?call\('([A-Z]+)'(?:, ([^,)]+))?`)
 	keys := regexp.MustCompile(`^(KEYS\[[^\]]+\]|s\.log|s\.buckets|log|buckets|(tier\.)?log\.key|key|meta|unpack\(bucket_keys)$`)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// message is what Slack has accepted.
+// message is one message in Slack's inbox.
 type message struct {
 	id string
 	at time.Time
@@ -17,13 +17,13 @@ type message struct {
 
 const idPrefix = "peers-"
 
-// run is the number of a run. It is in the ids of its events: a worker that looks into a channel whether an
-// event is there must not find an earlier run's.
+// run numbers the runs. Event ids contain it: a worker that searches a channel for an event must not find
+// the message of an earlier run.
 type run int
 
 func (r run) eventID(i int) string { return fmt.Sprintf("%s%d-%d", idPrefix, r, i) }
 
-// idIn is the first event id in a text; "": none.
+// idIn returns the first event id in a text, or "" if it contains no id.
 func idIn(text string) string {
 	at := strings.Index(text, idPrefix)
 	if at < 0 {
@@ -36,13 +36,13 @@ func idIn(text string) string {
 	return text[at:end]
 }
 
-// numberIn is the number of an event within its run.
+// numberIn returns the number of an event within its run.
 func numberIn(id string) int {
 	n, _ := strconv.Atoi(id[strings.LastIndex(id, "-")+1:])
 	return n
 }
 
-// once is the first message of each event, and how many were further ones.
+// once returns the first message of each event, and counts the repetitions.
 func once(inbox []message) (first []message, twice int) {
 	seen := map[string]bool{}
 	for _, m := range inbox {
@@ -56,9 +56,8 @@ func once(inbox []message) (first []message, twice int) {
 	return first, twice
 }
 
-// above is how many messages an exact limiter would have kept back if it had seen each at the time at which
-// it was posted. The window is shortened by slack, so that a message which takes a moment longer on its way
-// than another one does not count.
+// above counts the messages that an exact limiter would have refused, had it decided each one when it
+// arrived in Slack. slack shortens the window, because some messages take longer to arrive than others.
 func above(inbox []message, l limits, slack time.Duration, category func(i int) int) int {
 	window, kept := l.window-slack, 0
 	var all []time.Time
@@ -82,7 +81,7 @@ func above(inbox []message, l limits, slack time.Duration, category func(i int) 
 	return kept
 }
 
-// silent is how many of the events from 0 to events-1 were neither posted nor named by a line.
+// silent counts the events, numbered from 0, that have neither a message in Slack nor a log line.
 func silent(r run, events int, inbox []message, lines map[string]bool) int {
 	posted, count := map[string]bool{}, 0
 	for _, m := range inbox {
@@ -96,16 +95,15 @@ func silent(r run, events int, inbox []message, lines map[string]bool) int {
 	return count
 }
 
-// lost is how many messages are missing: slots of the limit that were taken and whose message never came, and
-// events that nobody knows anything of. There were many more events than slots, so that each slot that stays
-// empty is a loss.
+// lost counts missing messages: slots without a message, and silent events. A storm has far more events than
+// slots, so each slot should have led to a message.
 func lost(slots int, inbox []message, silent int) int {
 	first, _ := once(inbox)
 	return max(0, slots-len(first)) + silent
 }
 
-// linesIn reads logs, and returns the ids that a line of level info names: what was dropped, and what was
-// sent.
+// linesIn returns the event ids in the info lines of logs. Peers log each sent and each dropped event at this
+// level; a warning does not end an event.
 func linesIn(paths []string) (map[string]bool, error) {
 	named := map[string]bool{}
 	for _, path := range paths {

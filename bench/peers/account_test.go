@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// at are messages of the events 0, 1, ... at so many seconds.
+// at returns an inbox with one message of the events 0, 1, ... at each of the given seconds.
 func at(seconds ...float64) (inbox []message) {
 	begin := time.Unix(1_000_000, 0)
 	for i, s := range seconds {
@@ -86,7 +86,7 @@ func TestSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 0 is in Slack, 1 has a line. That 2 had no decision yet is no end of it, and 3 is another run's.
+	// Event 0 is in Slack and 1 has a line. The warning does not end event 2; the last line is another run's.
 	if got := silent(1, 4, at(0), lines); got != 2 {
 		t.Errorf("%d, expected 2, with %v", got, lines)
 	}
@@ -111,7 +111,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// The best are bold, alike ones too; what a peer wins is named; a column without a best has none.
+// The best values of a column are bold unless all are equal. Columns that a peer wins are listed.
 func TestTable(t *testing.T) {
 	peer1 := &result{peer: peer{name: "peer"}, messages: 100, lost: 3, storms: []timed{{2000, 3 * time.Millisecond, time.Millisecond, 10 << 20}}}
 	own := &result{peer: peer{name: "own", ours: true}, messages: 99, storms: []timed{{1000, 2 * time.Millisecond, time.Millisecond, 20 << 20}}}

@@ -19,21 +19,20 @@ const (
 	stream, consumer, subject = "NOTIFY", "notifier", "notify"
 	categories                = 20
 	textBytes                 = 100
-	// peerInFlight bounds what NATS gives out to a peer before it is acknowledged. notifier's is what it sets by
-	// itself.
+	// peerInFlight is the MaxAckPending of each peer's consumer. notifier keeps its own value.
 	peerInFlight = 2048
-	slackLimit   = "12/10s" // for each channel: about one a second, with a burst
+	slackLimit   = "12/10s" // per channel: about one a second, with a burst
 )
 
-// bench is what one run has set up.
+// bench holds the servers and the programs that all trials share.
 type bench struct {
 	rig.Servers
 	redis                     *redis.Client
 	handmade, bento, notifier string // programs
 	events                    int
-	logs                      string // folder for the logs of peers; empty: the scratch folder
+	logs                      string // folder for the peers' logs; if empty, the scratch folder
 	run                       run
-	logged                    int // logs so far
+	logged                    int // number of log files so far
 }
 
 func (b *bench) setUp(ctx context.Context) error {
@@ -52,7 +51,8 @@ func (b *bench) setUp(ctx context.Context) error {
 	return errors.Join(rig.Build(ctx, ".", b.handmade, "./handmade"), rig.Build(ctx, ".", b.bento, "./bento"))
 }
 
-// fresh gives a peer an empty Redis, an empty stream and a Slack without a past.
+// fresh begins a new run with an empty Redis, an empty stream and reset limits in Slack. Slack keeps the
+// messages of earlier runs.
 func (b *bench) fresh(ctx context.Context, p peer) error {
 	b.run++
 	if err := b.redis.FlushAll(ctx).Err(); err != nil {
@@ -73,7 +73,7 @@ func (b *bench) fresh(ctx context.Context, p peer) error {
 	return b.Create(ctx, stream, subject, config)
 }
 
-// publish puts events with the numbers from first on into the stream; category gives each its category.
+// publish publishes count events, numbered from first. category maps the number of an event to its category.
 func (b *bench) publish(ctx context.Context, first, count int, category func(i int) int) error {
 	for i := first; i < first+count; i++ {
 		if _, err := b.JS.PublishAsync(
@@ -87,7 +87,7 @@ func (b *bench) publish(ctx context.Context, first, count int, category func(i i
 	return b.Published(ctx, time.Minute)
 }
 
-// payload is the event with a number. Its text begins with its id, so that Slack's inbox shows which it is.
+// payload returns the event with a number. Its text begins with the id, so a message in Slack has it too.
 func (r run) payload(i int) []byte {
 	text := r.eventID(i) + " disk full on db-1: "
 	return fmt.Appendf(
@@ -98,7 +98,7 @@ func (r run) payload(i int) []byte {
 	)
 }
 
-// left is what NATS has for the consumer: events to be delivered, and events that are not acknowledged.
+// left returns the state of the consumer, including its counts of pending and unacknowledged events.
 func (b *bench) left(ctx context.Context, p peer) (info *jetstream.ConsumerInfo, err error) {
 	if p.push {
 		c, err := b.JS.PushConsumer(ctx, stream, consumer)
@@ -114,7 +114,7 @@ func (b *bench) left(ctx context.Context, p peer) (info *jetstream.ConsumerInfo,
 	return c.CachedInfo(), nil
 }
 
-// until waits until what is left for the consumer meets a condition.
+// until polls the consumer until its state meets a condition.
 func (b *bench) until(
 	ctx context.Context,
 	p peer,
@@ -126,7 +126,7 @@ func (b *bench) until(
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for {
-		info, err := b.left(context.WithoutCancel(ctx), p) // so that the error below says what was left
+		info, err := b.left(context.WithoutCancel(ctx), p) // the error below needs the counts
 		switch {
 		case err != nil:
 			return err
@@ -157,7 +157,7 @@ func (b *bench) settled(ctx context.Context, p peer) error {
 	)
 }
 
-// refused is how many posts Slack has refused so far.
+// refused counts the posts that Slack's limit refused since Slack started.
 func (b *bench) refused() int {
 	sum := 0
 	for i := range categories {
@@ -166,7 +166,7 @@ func (b *bench) refused() int {
 	return sum
 }
 
-// inbox is what Slack has accepted after its first messages.
+// inbox returns the messages that follow the message with number after.
 func (b *bench) inbox(after int) []message {
 	var all []message
 	for _, m := range b.Slack.Messages() {

@@ -13,10 +13,10 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// patience is how long a process may take to end when it is asked to.
+// patience limits the time for a graceful stop. Processes that take longer are killed.
 const patience = 30 * time.Second
 
-// group is the processes of a peer.
+// group runs the processes of one peer.
 type group struct {
 	bench   *bench
 	peer    peer
@@ -25,7 +25,6 @@ type group struct {
 	logs    []string
 }
 
-// start starts the processes of a peer.
 func (b *bench) start(p peer, l limits) (*group, error) {
 	g := &group{bench: b, peer: p, limits: l, running: make([]*exec.Cmd, p.replicas)}
 	for i := range g.running {
@@ -36,7 +35,7 @@ func (b *bench) start(p peer, l limits) (*group, error) {
 	return g, nil
 }
 
-// startOne starts a process with a log of its own, standard error included.
+// startOne starts process i. Its output and errors go to a separate log.
 func (g *group) startOne(i int) error {
 	g.bench.logged++
 	path := filepath.Join(
@@ -57,16 +56,16 @@ func (g *group) startOne(i int) error {
 	return nil
 }
 
-// killAndRestart kills a process without a warning, and starts another one in its place.
+// killAndRestart kills process i with SIGKILL and starts a new one in its place.
 func (g *group) killAndRestart(i int) error {
 	if err := g.running[i].Process.Kill(); err != nil {
 		return err
 	}
-	_ = g.running[i].Wait() // that it was killed
+	_ = g.running[i].Wait() // reports the kill
 	return g.startOne(i)
 }
 
-// cpu is the processor time of the processes that run.
+// cpu returns the processor time that the running processes have used.
 func (g *group) cpu() (sum time.Duration) {
 	for _, command := range g.running {
 		sum += rig.CPU(command.Process.Pid)
@@ -74,7 +73,7 @@ func (g *group) cpu() (sum time.Duration) {
 	return sum
 }
 
-// memory is the peak memory of the processes that run.
+// memory sums the peak memory of the running processes, in bytes.
 func (g *group) memory() (sum int64) {
 	for _, command := range g.running {
 		sum += rig.PeakMemory(command.Process.Pid)
@@ -82,18 +81,17 @@ func (g *group) memory() (sum int64) {
 	return sum
 }
 
-// stop asks the processes to end.
+// stop sends SIGTERM and waits for the processes to exit.
 func (g *group) stop() error {
 	timer := time.AfterFunc(patience, func() { _ = g.signal(syscall.SIGKILL) })
 	defer timer.Stop()
-	_ = g.signal(syscall.SIGTERM) // one that has ended by itself is reported by wait
+	_ = g.signal(syscall.SIGTERM) // fails if a process has already exited; wait reports why
 	return g.wait()
 }
 
-// kill ends the processes at once.
 func (g *group) kill() error {
 	_ = g.signal(syscall.SIGKILL)
-	_ = g.wait() // that they were killed
+	_ = g.wait() // reports the kills
 	return nil
 }
 

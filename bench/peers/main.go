@@ -1,17 +1,16 @@
-// Peers runs the same storm through other ways to do notifier's job, and through notifier, and counts what
-// became of it.
+// Peers compares notifier with other ways to do its job, under the same storms.
 //
 //	cd bench/peers && go run . [-events 50000] [-rounds 3] [-only NAME] [-logs FOLDER] [-write]
 //
-// It is a module of its own, so that no peer becomes a dependency of notifier. Each peer is a process
-// (notifier also three), beside a NATS server and a Redis server in processes of their own and a fake Slack
-// that limits each channel. There are three tests of each:
+// The separate module keeps the peers out of notifier's dependencies. Each peer runs as one process, notifier
+// also as three. NATS and Redis run as separate processes, and a fake Slack limits each channel. Each peer
+// goes through three trials:
 //
-//   - storms under the default limits, timed; the first is waited for until all is posted;
-//   - bursts under limits with short windows, which roll while they arrive;
-//   - a storm in which the worker, or one of three, is killed with SIGKILL after the first posts, and started again.
+//   - timed storms under the default limits; the first one runs until every admitted event is posted;
+//   - bursts under limits with short windows, which roll during the trial;
+//   - a storm in which one worker is killed with SIGKILL after the first posts, and started again.
 //
-// What is counted follows from the logs and from Slack's inbox alone, with the same code for all
+// Messages and losses are counted from the logs and Slack's inbox, by the same code for all peers
 // (account.go).
 package main
 
@@ -31,7 +30,7 @@ import (
 )
 
 const (
-	top      = "../.." // of the repository
+	top      = "../.." // the repository's root
 	deadline = 20 * time.Minute
 )
 
@@ -57,7 +56,7 @@ func main() {
 	}
 }
 
-// compare measures all peers, prints the table, and writes it if asked to.
+// compare measures the selected peers and prints the table. With write, it also updates docs/benchmarks.md.
 func compare(ctx context.Context, b *bench, rounds int, only string, write bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
@@ -71,7 +70,7 @@ func compare(ctx context.Context, b *bench, rounds int, only string, write bool)
 			results = append(results, &result{peer: p})
 		}
 	}
-	// Rounds, and not one peer after the other: what else the host does meets all of them.
+	// Rounds spread other load on the host over all peers.
 	for round := range rounds {
 		for _, r := range results {
 			if err := b.storm(ctx, r, round == 0); err != nil {

@@ -9,19 +9,18 @@ import (
 	"time"
 )
 
-// limits are those that all peers are given, and the number of channels that they post to.
+// limits holds the limits of a trial and the number of channels, the same for all peers.
 type limits struct {
 	global, category int
 	window           time.Duration
 	channels         int
 }
 
-// peer is one way to do the job.
 type peer struct {
 	name     string
 	ours     bool
 	replicas int
-	push     bool // NATS pushes to it, instead of being asked
+	push     bool // uses a push consumer
 	command  func(*bench, limits) *exec.Cmd
 }
 
@@ -45,7 +44,7 @@ func bento(flags ...string) func(*bench, limits) *exec.Cmd {
 	return func(b *bench, l limits) *exec.Cmd { return b.peer(b.bento, l, flags...) }
 }
 
-// peer is a process of a program of ours that runs a peer.
+// peer returns the command for a peer that this module builds.
 func (b *bench) peer(program string, l limits, flags ...string) *exec.Cmd {
 	command := exec.Command(
 		program,
@@ -55,8 +54,8 @@ func (b *bench) peer(program string, l limits, flags ...string) *exec.Cmd {
 	return command
 }
 
-// notifier is a process of the released worker with its default settings: no more is set than where things
-// are.
+// notifier returns the command for the released worker. Apart from addresses, routes and limits, only the
+// admin server differs from the default settings: it is off.
 func notifier(b *bench, l limits) *exec.Cmd {
 	var routes []string
 	for i := range categories {

@@ -7,15 +7,14 @@ import (
 	"time"
 )
 
-// column is one of the table: what it shows, and what of it is best.
 type column struct {
 	name   string
 	value  func(*result) float64
 	format string
-	order  int // 1: more is better, -1: less is better; 0: neither
+	order  int // 1 if more is better, -1 if less is, 0 if neither
 }
 
-// columns are those of a table for storms of so many events.
+// columns returns the columns of the table. events is the size of a storm.
 func columns(events int) []column {
 	number := func(value func(*result) int) func(*result) float64 {
 		return func(r *result) float64 { return float64(value(r)) }
@@ -55,8 +54,8 @@ func columns(events int) []column {
 	}
 }
 
-// table is what was found, in Markdown. The best of a column are bold, unless all are alike, and the columns
-// are named that a peer wins.
+// table formats the results in Markdown, and lists the columns that a peer wins. The best values of a column
+// are bold unless all are equal.
 func table(results []*result, events, rounds int) string {
 	all := columns(events)
 	var text strings.Builder
@@ -82,7 +81,7 @@ func table(results []*result, events, rounds int) string {
 
 func (c column) cell(r *result) string { return fmt.Sprintf(c.format, c.value(r)) }
 
-// best are the results that no other beats, as far as the table shows.
+// best returns the results that no other beats. Values that are printed alike are equal.
 func (c column) best(results []*result) (best []*result) {
 	if c.order == 0 {
 		return nil
@@ -98,7 +97,7 @@ func (c column) best(results []*result) (best []*result) {
 	return best
 }
 
-// wins says which columns a peer wins.
+// wins names the columns in which a peer beats notifier.
 func wins(results []*result, all []column) string {
 	var won []string
 	for _, c := range all {
@@ -113,7 +112,6 @@ func wins(results []*result, all []column) string {
 	return "A peer is better than notifier in: " + strings.Join(won, "; ") + "."
 }
 
-// median is the median of a figure over the storms.
 func (r *result) median(figure func(timed) float64) float64 {
 	var all []float64
 	for _, t := range r.storms {
@@ -123,7 +121,7 @@ func (r *result) median(figure func(timed) float64) float64 {
 	return all[len(all)/2]
 }
 
-// each is a time for one event, in microseconds.
+// each returns the time per event in microseconds.
 func (timed) each(d time.Duration, events int) float64 {
 	return float64(d.Nanoseconds()) / 1000 / float64(events)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The limits of the storms are notifier's defaults. Their categories share channels, so that a storm brings
-// more into each than Slack takes. In the bursts each category has a channel of its own, and Slack refuses
-// nobody: what arrives when is then the limiter's doing alone.
+// A storm runs under notifier's default limits. Its categories share channels, so each channel gets more
+// messages than Slack accepts. In the bursts each category has its own channel and stays below Slack's limit,
+// so the limiter alone decides when messages arrive.
 var (
 	stormLimits = limits{global: 100, category: 10, window: 30 * time.Minute, channels: 5}
 	burstLimits = limits{global: 20, category: 3, window: 5 * time.Second, channels: categories}
@@ -20,18 +20,17 @@ var (
 
 const (
 	killAfter = 30 // posts
-	// most that one message takes longer than another from its verdict to Slack
+	// maximum difference in the time that messages take from the decision to Slack
 	onItsWay = 500 * time.Millisecond
 )
 
-// timed is what one storm has cost.
+// timed holds the measurements of one storm.
 type timed struct {
 	perSecond    float64
-	cpu, workers time.Duration // of all processes, and of the peer's alone
-	memory       int64
+	cpu, workers time.Duration // of all processes including NATS and Redis; of the peer alone
+	memory       int64         // bytes
 }
 
-// result is what was found about a peer.
 type result struct {
 	peer                      peer
 	storms                    []timed
@@ -40,11 +39,11 @@ type result struct {
 	lost, aboveKilled, twice  int // after the kill
 }
 
-// inTurn is the category of an event of a storm.
+// inTurn returns the category of an event in a storm.
 func inTurn(i int) int { return i % categories }
 
-// storm times how a peer gets through a storm. A whole one goes on until everything is posted, and is
-// accounted for.
+// storm times a storm until at most the admitted events are left. If whole is set, it then waits until all
+// events are settled, and counts the messages, Slack's refusals and the silent events.
 func (b *bench) storm(ctx context.Context, r *result, whole bool) (err error) {
 	if err := errors.Join(b.fresh(ctx, r.peer), b.publish(ctx, 0, b.events, inTurn)); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (b *bench) storm(ctx context.Context, r *result, whole bool) (err error) {
 		return err
 	}
 	started := time.Now()
-	// Those that may wait for Slack don't count: how long they wait is Slack's doing.
+	// Up to a full window of admitted events may still wait for Slack's own limit. That wait is not timed.
 	drained := func(info *jetstream.ConsumerInfo) bool {
 		return info.NumPending == 0 && info.NumAckPending <= stormLimits.global
 	}
@@ -95,7 +94,6 @@ func (b *bench) storm(ctx context.Context, r *result, whole bool) (err error) {
 	return err
 }
 
-// end ends the processes gracefully or at once.
 func (g *group) end(gracefully bool) error {
 	if gracefully {
 		return g.stop()
@@ -103,8 +101,9 @@ func (g *group) end(gracefully bool) error {
 	return g.kill()
 }
 
-// burstAt is when the bursts begin, after the first few events were posted. Windows that are fixed begin with
-// those: a burst comes just before such a window ends, and one just after.
+// burstAt lists the start of each burst, counted from the moment when the first few events are settled. If a
+// peer has fixed windows, they begin with those events: one burst comes shortly before the first window
+// ends, the next shortly after.
 var burstAt = []time.Duration{
 	4300 * time.Millisecond,
 	5500 * time.Millisecond,
@@ -116,12 +115,12 @@ var burstAt = []time.Duration{
 const (
 	firstFew  = 5
 	burstSize = 200
-	// of a burst are in four categories, which meet their own limit; the others are spread over all categories,
-	// and meet the global one
+	// The first events of a burst fall into four categories and exceed the category limit. The others are
+	// spread over all categories and exceed the global limit.
 	busy = 40
 )
 
-// inBursts is the category of an event of the bursts.
+// inBursts returns the category of an event in the bursts.
 func inBursts(i int) int {
 	if i -= firstFew; i >= 0 && i%burstSize < busy {
 		return i % 4
@@ -129,7 +128,7 @@ func inBursts(i int) int {
 	return inTurn(i + firstFew)
 }
 
-// bursts counts what is above limits whose windows roll meanwhile.
+// bursts counts messages above the limits, while the windows roll.
 func (b *bench) bursts(ctx context.Context, r *result) (err error) {
 	if err := errors.Join(b.fresh(ctx, r.peer), b.publish(ctx, 0, firstFew, inBursts)); err != nil {
 		return err
@@ -164,7 +163,7 @@ func (b *bench) bursts(ctx context.Context, r *result) (err error) {
 	return nil
 }
 
-// kill kills a process of the peer once the first posts are in Slack, starts it again and waits for the end.
+// kill kills a process of the peer after the first posts, restarts it and waits until all events are settled.
 func (b *bench) kill(ctx context.Context, r *result) (err error) {
 	if err := errors.Join(b.fresh(ctx, r.peer), b.publish(ctx, 0, b.events, inTurn)); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"notifier/test/kit"
 )
 
-// setFaults changes the faults as the inbox page does; site is the browser's Sec-Fetch-Site.
+// setFaults changes the faults as the inbox page does. site is the Sec-Fetch-Site header of the browser.
 func (f *fake) setFaults(body, site string) (status int, reply string) {
 	f.Helper()
 	request, err := http.NewRequestWithContext(
@@ -77,7 +77,7 @@ func TestInvalidFaultsChangeNothing(t *testing.T) {
 	f.expect(f.post, "C1", archived)
 }
 
-// A page of another site can make a browser post; the browser says where from.
+// A page of another site can make a browser post here. Sec-Fetch-Site reveals it.
 func TestOtherSitesCannotSetFaults(t *testing.T) {
 	f := startFake(t)
 	for site, want := range map[string]int{"cross-site": http.StatusForbidden, "same-origin": http.StatusOK} {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// historyAnswer is a response of conversations.history or conversations.replies.
+// historyAnswer decodes a response of conversations.history or conversations.replies.
 type historyAnswer struct {
 	OK       bool
 	Error    string
@@ -22,7 +22,7 @@ type historyAnswer struct {
 	} `json:"response_metadata"`
 }
 
-// ask fetches the history with arguments such as "channel=C1&limit=2".
+// ask fetches one page with arguments such as "channel=C1&limit=2", and also returns its joined texts.
 func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) (answer historyAnswer, texts string) {
 	t.Helper()
 	status, body, err := post(t, client, s.APIURL()+method, formType, "token=xoxb-1&"+arguments)
@@ -38,7 +38,7 @@ func ask(t *testing.T, s *Slack, client *http.Client, method, arguments string) 
 	return answer, texts
 }
 
-// send posts a text by the API and returns the response's channel and timestamp.
+// send posts a message through the Web API and returns its channel and timestamp.
 func send(t *testing.T, s *Slack, client *http.Client, arguments string) (channel, ts string) {
 	t.Helper()
 	_, body, err := post(t, client, s.APIURL()+"chat.postMessage", formType, "token=xoxb-1&"+arguments)

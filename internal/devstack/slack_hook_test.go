@@ -22,7 +22,7 @@ const (
 	revoked  = `200 {"error":"token_revoked","ok":false}`
 )
 
-// fake is a Slack with a clock that the test sets.
+// fake is a fake Slack with a clock that the test sets.
 type fake struct {
 	*testing.T
 	*Slack
@@ -56,7 +56,8 @@ func (f *fake) setLimit(limit string, retryAfter time.Duration) {
 	f.SetLimit(parsed, retryAfter)
 }
 
-// call calls a method and returns the response in one text: status, Retry-After, body; or "reset".
+// call posts a form and formats the response as status, Retry-After and body. It returns "reset" if there was
+// no response.
 func (f *fake) call(url string, form url.Values) string {
 	f.Helper()
 	response, err := f.client.PostForm(url, form)
@@ -81,7 +82,7 @@ func (f *fake) method(name, channel string) string {
 	return f.call(f.APIURL()+name, url.Values{"token": {"xoxb-1"}, "channel": {channel}, "text": {"hi"}, "ts": {"1.2"}})
 }
 
-// post posts by the Web API, hook by the webhook.
+// post posts through the Web API, hook through the webhook.
 func (f *fake) post(channel string) string {
 	f.Helper()
 	return f.method("chat.postMessage", channel)
@@ -170,7 +171,7 @@ func TestLimitOfEachChannel(t *testing.T) {
 	f.expect(f.post, "#deploys", posted, posted, posted, "429 after 10"+limited)
 	f.pass(2500 * time.Millisecond)
 	id := channelID("deploys")
-	for _, same := range []string{"deploys", "#deploys", id} { // no post extends the pause
+	for _, same := range []string{"deploys", "#deploys", id} { // further posts do not extend the pause
 		f.expect(f.post, same, "429 after 8"+limited)
 	}
 	f.expect(f.hook, "#deploys", "429 after 8 ratelimited")

@@ -17,8 +17,8 @@ import (
 	"notifier/test/kit"
 )
 
-// startSlack starts a fake and a client of its own; both end with the test, which then must have left
-// nothing.
+// startSlack starts a fake Slack and an HTTP client for it. Its cleanup closes both and fails the test if
+// goroutines remain.
 func startSlack(t *testing.T) (*Slack, *http.Client) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()

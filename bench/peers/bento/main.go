@@ -1,9 +1,9 @@
 // Bento runs Bento as a library: its JetStream input, a limit, its HTTP output to Slack.
 //
-// The pipeline is as somebody would write it who knows Bento: a push consumer with a queue group, because the
-// input fetches one message at a time from a pull consumer; many threads, because each event waits for Redis;
-// a line for each drop and, after the post, for each message. An event is acknowledged when the output has
-// finished with it.
+// The pipeline is configured as a Bento expert would. It uses a push consumer with a queue group, because the
+// input fetches messages from a pull consumer one at a time. Many threads run in parallel, because each event
+// waits for Redis. Each drop is logged, and each message after its post. Bento acknowledges an event once the
+// output has finished with it.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 
 	"github.com/warpstreamlabs/bento/public/service"
 
-	// The components that the pipeline is made of.
+	// The components of the pipeline.
 	_ "github.com/warpstreamlabs/bento/public/components/io"
 	_ "github.com/warpstreamlabs/bento/public/components/nats"
 	_ "github.com/warpstreamlabs/bento/public/components/pure"
@@ -96,7 +96,7 @@ func run(ctx context.Context, own bool, global, category int, window time.Durati
 	return stream.Run(ctx)
 }
 
-// askScript is Bento's processor for scripts, with the plain one.
+// askScript configures Bento's redis_script processor with the plain script.
 func askScript() string {
 	indented := "\n            " + strings.ReplaceAll(strings.TrimSpace(script.Admit), "\n", "\n            ")
 	return `branch:
@@ -109,16 +109,15 @@ func askScript() string {
         result_map: 'meta admitted = this.string()'`
 }
 
-// asking asks two of Bento's rate limits about each event. Bento's own processor for them would wait until
-// there is room, which is half an hour here and never drops anything; a library's user can ask without
-// waiting.
+// asking checks each event against two of Bento's rate limits, without waiting. Bento's own rate limit
+// processor would wait for room, here up to half an hour, and never drop an event.
 type asking struct{ resources *service.Resources }
 
 func newAsking(_ *service.ParsedConfig, resources *service.Resources) (service.Processor, error) {
 	return asking{resources}, nil
 }
 
-// Process asks the category's limit first, so that a busy category takes nothing from the global one.
+// Process checks the category's limit first, so a busy category does not use up the global limit.
 func (a asking) Process(ctx context.Context, m *service.Message) (service.MessageBatch, error) {
 	category, _ := m.MetaGet("category")
 	admitted := "1"

@@ -13,13 +13,13 @@ import (
 	"notifier/bench/peers/script"
 )
 
-// limits are how many events a window takes, of all categories and of one.
+// limits holds the number of events that fit into a window, for all categories and for each one.
 type limits struct {
 	global, category int
 	window           time.Duration
 }
 
-// limiter says whether an event may be sent, and charges it if so.
+// limiter reports whether an event may be sent. If so, it charges the event.
 type limiter interface {
 	admit(ctx context.Context, category, id string) (bool, error)
 }
@@ -43,7 +43,7 @@ func newLimiter(kind string, l limits) (limiter, error) {
 	return nil, fmt.Errorf("no limiter %q", kind)
 }
 
-// plain calls the script with two sets.
+// plain decides with the plain script, which all processes share through Redis.
 type plain struct {
 	limits
 	client *redis.Client
@@ -56,8 +56,8 @@ func (p plain) admit(ctx context.Context, category, id string) (bool, error) {
 	return answer == 1, err
 }
 
-// rate asks redis_rate, which has one limit for a call: the category's first, so that a busy category takes
-// nothing from the global limit. What the global limit refuses is charged to its category all the same.
+// rate decides with redis_rate, which checks one limit per call. The category comes first, so a busy category
+// does not use up the global limit. An event that the global limit refuses is still charged to its category.
 type rate struct {
 	limits
 	limiter *redis_rate.Limiter
@@ -80,7 +80,7 @@ func (r rate) admit(ctx context.Context, category, _ string) (bool, error) {
 	return err == nil && result.Allowed == 1, err
 }
 
-// memory keeps the times of admissions in the process: exact for one process, and forgotten when it ends.
+// memory keeps admission times in the process. It is exact for one process, but a restart forgets them.
 type memory struct {
 	limits
 	mu         sync.Mutex
@@ -102,7 +102,7 @@ func (m *memory) admit(_ context.Context, category, _ string) (bool, error) {
 	return true, nil
 }
 
-// after is what of sorted times is after another one.
+// after returns the part of sorted times that is later than oldest.
 func after(times []time.Time, oldest time.Time) []time.Time {
 	for len(times) > 0 && !times[0].After(oldest) {
 		times = times[1:]

@@ -1,9 +1,9 @@
-// Handmade is the worker that one writes in an afternoon: nats.go, one call to a limiter for each event, a
-// post to Slack.
+// Handmade is a worker that takes an afternoon to write: nats.go, one call to a limiter and one post to Slack
+// per event.
 //
-// It is written as somebody would who knows these libraries: events are decided by many goroutines, a post
-// that waits for Slack blocks none of them, Retry-After is obeyed, an event is acknowledged after its post
-// and its log line, and NATS is informed that a post which waits is still worked on.
+// It is written as an expert in these libraries would. Many goroutines decide events, and a post that waits
+// for Slack blocks none of them. The worker obeys Retry-After, acknowledges an event after its post and its
+// log line, and reports progress to NATS while a post waits.
 package main
 
 import (
@@ -25,14 +25,14 @@ import (
 	"go.uber.org/zap"
 )
 
-const deciding = 64 // events at a time
+const deciding = 64 // concurrent decisions
 
 type worker struct {
 	limiter  limiter
 	log      *zap.Logger
 	slack    string
 	channels int
-	free     chan struct{} // a place for each event that is being decided
+	free     chan struct{} // holds a token for each event that is being decided
 }
 
 type event struct {
@@ -50,7 +50,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	config := zap.NewProductionConfig()
-	config.Sampling, config.DisableCaller = nil, true // the default leaves out most lines of a storm
+	config.Sampling, config.DisableCaller = nil, true // the default sampling drops most lines of a storm
 	w := &worker{
 		log:      zap.Must(config.Build()),
 		slack:    os.Getenv("SLACK_API_URL"),
@@ -113,7 +113,7 @@ func (w *worker) decide(ctx context.Context, m jetstream.Msg) {
 	}
 }
 
-// post tries until Slack has taken the message.
+// post retries until Slack accepts the message.
 func (w *worker) post(ctx context.Context, m jetstream.Msg, category string, e event) {
 	n, _ := strconv.Atoi(strings.TrimPrefix(category, "category-"))
 	body, _ := json.Marshal(
@@ -132,7 +132,7 @@ func (w *worker) post(ctx context.Context, m jetstream.Msg, category string, e e
 	}
 }
 
-// try posts once, and returns how long to wait before the next time; 0: it is posted.
+// try posts once. It returns the wait before the next attempt, or 0 if Slack accepted the message.
 func (w *worker) try(ctx context.Context, body []byte) time.Duration {
 	request, err := http.NewRequestWithContext(
 		ctx,

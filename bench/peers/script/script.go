@@ -1,9 +1,9 @@
-// Package script has the Lua script that several peers share.
+// Package script embeds the Lua script that several peers share.
 package script
 
 import _ "embed"
 
-// Admit decides about one event. Its first lines say what it takes and returns.
+// Admit decides one event. Its first lines describe the keys, the arguments and the reply.
 //
 //go:embed admit.lua
 var Admit string

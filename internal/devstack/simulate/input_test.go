@@ -13,7 +13,7 @@ import (
 	"notifier/internal/devstack/simulate"
 )
 
-// event writes an event as a test compares it.
+// event formats an event for comparison.
 func event(e simulate.Event) string {
 	return strings.Join([]string{e.Time.Format(time.RFC3339Nano), e.Category, e.ID, strings.Repeat("$", e.Cost)}, " ")
 }
@@ -57,8 +57,8 @@ func TestLinesThatAreNotAboutEventsAreCounted(t *testing.T) {
 	}
 }
 
-// The logs of two replicas, one behind the other, are one history. Of the same time, the earlier line comes
-// first.
+// The concatenated logs of two workers become one history. Events of the same time keep the order of their
+// lines.
 func TestReadSortsByTime(t *testing.T) {
 	t.Parallel()
 	replica := func(i int) string { return at(time.Duration(i/2)*time.Second, "a") }
@@ -111,7 +111,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// A log that `docker compose logs` wrote has a prefix on each line, and lines of other services.
+// `docker compose logs` adds a prefix to each line and includes lines of other services.
 func TestComposeLogs(t *testing.T) {
 	t.Parallel()
 	const sent = `{"level":"info","ts":"2026-11-20T07:21:25.175896Z","msg":"notification sent","event_id":"e",` +

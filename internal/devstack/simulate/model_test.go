@@ -18,8 +18,8 @@ import (
 
 var windows = []time.Duration{time.Millisecond, 40 * time.Millisecond, 10 * time.Second, time.Hour}
 
-// anyLimit is of tiers that are exact, in buckets or fixed. A limit in buckets alone is as likely as one with
-// an exact tier.
+// anyLimit draws a limit with exact tiers, tiers with a precision and fixed tiers. Half of the draws exclude
+// exact tiers, because only a limit without them is kept in buckets.
 func anyLimit(r *rapid.T, name string, most int) ratelimit.Limit {
 	kinds := []string{"exact", "precision", "fixed"}[rapid.IntRange(0, 1).Draw(r, name+" kinds"):]
 	var limit ratelimit.Limit
@@ -36,7 +36,7 @@ func anyLimit(r *rapid.T, name string, most int) ratelimit.Limit {
 		case "fixed":
 			tier.Fixed = true
 		}
-		// Tiers that do not go with those before are left out.
+		// Skip a tier that is invalid in combination with those before it.
 		if _, err := ratelimit.ParseLimit(append(slices.Clone(limit), tier).String()); err == nil {
 			limit = append(limit, tier)
 		}
@@ -44,7 +44,7 @@ func anyLimit(r *rapid.T, name string, most int) ratelimit.Limit {
 	return limit
 }
 
-// anyRules are rules with groups and reserves, which may be none.
+// anyRules draws rules, some with group limits and reservations.
 func anyRules(r *rapid.T) ratelimit.Rules {
 	rules := kit.Rules(anyLimit(r, "global", 8).String(), anyLimit(r, "category", 5).String(),
 		"c="+anyLimit(r, "override", 5).String()+",a.*="+anyLimit(r, "pattern", 5).String())
@@ -84,8 +84,8 @@ func anyHistory(r *rapid.T) string {
 	})
 }
 
-// TestRunDecidesAsALimiterThatIsAsked plays random histories and compares Run with a limiter that keeps ids
-// for the whole dedupe window, and is informed of each event that is sent.
+// Run shortens the dedupe window as far as the history allows. For random histories, it decides like a
+// limiter that keeps ids for the whole window.
 func TestRunDecidesAsALimiterThatIsAsked(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -99,9 +99,9 @@ func TestRunDecidesAsALimiterThatIsAsked(t *testing.T) {
 	})
 }
 
-// asked returns the outcomes of a separate limiter with its whole dedupe window. Like Run, it puts events of
-// the same microsecond in one batch: in separate batches the limiter's clock would set them a microsecond
-// apart.
+// asked returns the outcomes of a separate limiter with the whole dedupe window. Like Run, it decides events
+// of the same microsecond in one batch. In separate batches, the limiter's clock would place them a
+// microsecond apart.
 func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe time.Duration) []string {
 	store := embedded.NewStore()
 	store.SetTime(began)
@@ -114,7 +114,7 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 	outcomes := make([]string, len(events))
 	for from, to := 0, 0; from < len(events); from = to {
 		var requests []ratelimit.Request
-		var places []int // of each request among the events
+		var places []int // index of each request's event
 		for to = from; to < len(events) && events[to].Time.Equal(events[from].Time); to++ {
 			e := events[to]
 			if e.Cost > rules.MaxCost(e.Category) {
@@ -148,7 +148,7 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 	return outcomes
 }
 
-// outcomes formats verdicts for comparison.
+// outcomes formats verdicts for comparison. A refusal shows its tier and the time until a retry.
 func outcomes(verdicts []simulate.Verdict) []string {
 	var outcomes []string
 	for _, v := range verdicts {

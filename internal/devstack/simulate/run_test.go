@@ -11,7 +11,8 @@ import (
 	"notifier/test/kit"
 )
 
-// Each level has its own reason for a refusal, and a reserve refuses only other categories.
+// A refusal names the tier that refused, at each level. A reservation holds slots back only from other
+// categories.
 func TestWhatRefusesIsNamed(t *testing.T) {
 	t.Parallel()
 	three := func(category string) string { return repeat(3, func(int) string { return at(0, category) }) }
@@ -35,7 +36,7 @@ func TestWhatRefusesIsNamed(t *testing.T) {
 			text: three("a") + three("b"), global: "4/1h", reserve: "b=2",
 			want: []string{"sent", "sent", "4/1h for 1h0m0s", "sent", "sent", "4/1h for 1h0m0s"},
 		},
-		// The minute of 04:39:01.123457 ends in 58.876543 s, the hour in 20 min 58.876543 s.
+		// At 04:39:01.123457, the minute ends in 58.876543 s and the hour in 20m58.876543s.
 		"buckets":        {text: three("a"), global: "2/1h:1m", want: []string{"sent", "sent", "2/1h:1m for 1h0m58.876542s"}},
 		"a fixed window": {text: three("a"), global: "2/1h:fixed", want: []string{"sent", "sent", "2/1h:fixed for 20m58.876543s"}},
 	} {
@@ -52,13 +53,13 @@ func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 	x := func(after time.Duration) string { return at(after, "a", `"id":"x"`) }
 	text := x(0) + x(0) + x(time.Hour) + x(2*time.Hour-time.Microsecond) + x(2*time.Hour) + x(3*time.Hour) +
 		at(3*time.Hour, "b", `"id":"x"`) + at(3*time.Hour, "b", `"id":"9"`) + at(3*time.Hour, "b") + at(3*time.Hour, "b", `"id":""`)
-	// The ninth line has no id: it is not the event "9".
-	// The seventh has the id of another category's event, which is not its own.
+	// Line 7 has the id of an event in another category, so it is a different event.
+	// Line 9 has no id, so it is not the event "9".
 	want := []string{"sent", "duplicate", "duplicate", "duplicate", "sent", "duplicate", "sent", "sent", "sent", "sent"}
 	if got := outcomes(run(t, text, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)); !slices.Equal(want, got) {
 		t.Errorf("%q, expected %q", got, want)
 	}
-	// One that was refused was not sent: it is no duplicate.
+	// A refused event was not sent, so its repetition is no duplicate.
 	text = at(0, "a") + x(0) + x(time.Hour)
 	want = []string{"sent", "1/30m for 30m0s", "sent"}
 	if got := outcomes(run(t, text, kit.Rules("100/30m", "1/30m", ""), day)); !slices.Equal(want, got) {

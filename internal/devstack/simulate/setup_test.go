@@ -15,7 +15,7 @@ import (
 // began is the time of the first event. Its odd microseconds reveal truncated times.
 var began = time.Date(2026, 11, 13, 4, 39, 1, 123457000, time.UTC)
 
-// levels adds group limits and reserves to rules, in the notation of the settings.
+// levels adds group limits and reservations to rules, in the syntax of the settings.
 func levels(rules ratelimit.Rules, group, groups, reserve string) ratelimit.Rules {
 	var errs [3]error
 	rules.Group, errs[0] = ratelimit.ParseGroupLimit(group)
@@ -27,7 +27,6 @@ func levels(rules ratelimit.Rules, group, groups, reserve string) ratelimit.Rule
 	return rules
 }
 
-// read reads an input that has no fault.
 func read(tb testing.TB, text string) simulate.Input {
 	tb.Helper()
 	input, err := simulate.Read(tb.Context(), strings.NewReader(text))
@@ -35,7 +34,6 @@ func read(tb testing.TB, text string) simulate.Input {
 	return input
 }
 
-// run decides an input and gives the verdicts.
 func run(tb testing.TB, text string, rules ratelimit.Rules, dedupe time.Duration) []simulate.Verdict {
 	tb.Helper()
 	var verdicts []simulate.Verdict
@@ -47,13 +45,13 @@ func run(tb testing.TB, text string, rules ratelimit.Rules, dedupe time.Duration
 	return verdicts
 }
 
-// at is a line of an event that long after the beginning; fields are further ones, such as `"cost":2`.
+// at returns the line of an event, at a time after began. fields adds members such as `"cost":2`.
 func at(after time.Duration, category string, fields ...string) string {
 	fields = append([]string{fmt.Sprintf(`"time":%q,"category":%q`, began.Add(after).Format(time.RFC3339Nano), category)}, fields...)
 	return "{" + strings.Join(fields, ",") + "}\n"
 }
 
-// repeat is n lines, the i-th as line says.
+// repeat joins the lines that line returns for 0 to n-1.
 func repeat(n int, line func(i int) string) string {
 	var text strings.Builder
 	for i := range n {
