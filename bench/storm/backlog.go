@@ -14,18 +14,18 @@ import (
 	"notifier/internal/devstack"
 )
 
-// Backlogs of messages that are far larger than events should be. In each of them some are good: they have to
-// go through, and the worker has to stay below mostMemory.
+// A backlog holds messages far larger than events should be. The worker must send its good events and stay
+// below mostMemory.
 const (
 	mostMemory = 96 << 20 // bytes
 	slackTakes = 20 * time.Millisecond
 )
 
-// backlog is a stream full of large messages, and how many posts have to come of it.
+// backlog describes a stream full of large messages.
 type backlog struct {
 	name   string
 	events int
-	sent   int
+	sent   int // expected posts
 	event  func(i int) *nats.Msg
 }
 
@@ -54,7 +54,8 @@ func message(category, payload string) *nats.Msg {
 	return m
 }
 
-// measureBacklogs has a worker drain each backlog, and prints the memory that it took.
+// measureBacklogs drains each backlog with one worker and prints its peak memory. It fails if the worker
+// reaches mostMemory.
 func measureBacklogs(ctx context.Context) (err error) {
 	b := &bench{}
 	defer func() { err = errors.Join(err, b.Close()) }()

@@ -16,7 +16,7 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// form is what events are made of.
+// form is the payload format of the events.
 type form string
 
 const (
@@ -24,7 +24,6 @@ const (
 	formPlain form = "plain text"
 )
 
-// payload is the event with a number.
 func (f form) payload(i int) []byte {
 	const text = "disk full on db-1: "
 	if f == formPlain {
@@ -33,16 +32,16 @@ func (f form) payload(i int) []byte {
 	return fmt.Appendf(nil, `{"id":"storm-%d","text":"%s"}`, i, text+strings.Repeat("x", textBytes-len(text)))
 }
 
-// drained is how a consumer drained its stream.
+// drained is the result of one drain. Its durations are processor times.
 type drained struct {
 	perSecond float64       // events
-	cpu       time.Duration // of its process, start and end included
-	redis     time.Duration // of Redis meanwhile
-	nats      time.Duration // of NATS meanwhile
-	peak      int64         // memory of its process in bytes
+	cpu       time.Duration // of the consumer's process, including start and exit
+	redis     time.Duration // from the start of the consumer's process to the end of the drain
+	nats      time.Duration // likewise
+	peak      int64         // memory of the consumer's process, in bytes
 }
 
-// fill makes such a stream full of events.
+// fill recreates the stream and its consumer, then publishes b.events events.
 func (b *bench) fill(ctx context.Context, stream, consumer, subject string) error {
 	if err := b.create(ctx, stream, consumer, subject); err != nil {
 		return err
@@ -71,8 +70,8 @@ func (b *bench) drainBare(ctx context.Context) (drained, error) {
 	return b.drain(ctx, command, "BARE", "bare")
 }
 
-// drainWorker has a worker drain such a stream, under limits that nobody has used before, and looks whether
-// it did its job.
+// drainWorker drains a stream with one worker and checks the number of posts and of log lines for drops. The
+// namespace must be new, so that no slots are taken yet.
 func (b *bench) drainWorker(ctx context.Context, namespace string) (drained, error) {
 	if err := b.fill(ctx, "NOTIFY", "notifier", "notify"); err != nil {
 		return drained{}, err
@@ -98,8 +97,8 @@ func (b *bench) drainWorker(ctx context.Context, namespace string) (drained, err
 	return result, err
 }
 
-// drain starts a consumer's process, times it from the first delivery until everything is acknowledged, and
-// ends it.
+// drain starts the consumer's process, times it from the first delivery to the last acknowledgement, and
+// stops it.
 func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer string) (drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, runDeadline)
 	defer cancel()
@@ -123,7 +122,7 @@ func (b *bench) drain(ctx context.Context, command *exec.Cmd, stream, consumer s
 		time.Sleep(pollEvery)
 	}
 	natsAfter, redisAfter := b.Used()
-	_ = command.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
+	_ = command.Process.Signal(syscall.SIGTERM) // Wait returns the exit status
 	if err := command.Wait(); err != nil {
 		return drained{}, err
 	}

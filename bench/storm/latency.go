@@ -17,16 +17,16 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// How long an event takes from its publication to Slack when nothing else happens, beside a loop that takes
-// it from NATS and makes one HTTP request.
+// The latency of an event from publication to Slack on an idle worker is compared with a loop that receives
+// the event from NATS and makes one HTTP request.
 const (
 	latencyEvents = 300
-	latencyPause  = 20 * time.Millisecond // between two events: no worker is still busy with the one before
-	mostLatency   = 1.4                   // times that of the loop
+	latencyPause  = 20 * time.Millisecond // between events, so that the worker has finished the previous one
+	mostLatency   = 1.4                   // relative to the loop
 	slackURL      = "STORM_SLACK_URL"     // environment variable for roleLoop
 )
 
-// serveLoop posts each event and acknowledges it, until ctx ends.
+// serveLoop posts and acknowledges events until ctx is done.
 func serveLoop(ctx context.Context) error {
 	post := func(text string) error {
 		form := url.Values{"channel": {"#storm"}, "text": {text}}
@@ -54,7 +54,7 @@ func serveLoop(ctx context.Context) error {
 	})
 }
 
-// latencies are the times from publication to Slack, in milliseconds, the shortest first.
+// latencies holds the times from publication to Slack in milliseconds, in ascending order.
 type latencies struct{ loop, worker []float64 }
 
 func measureLatency(ctx context.Context) (measured latencies, err error) {
@@ -76,7 +76,7 @@ func measureLatency(ctx context.Context) (measured latencies, err error) {
 	if measured.loop, err = b.publishOneByOne(ctx); err != nil {
 		return latencies{}, err
 	}
-	_ = loop.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
+	_ = loop.Process.Signal(syscall.SIGTERM) // Wait returns the exit status
 	if err := loop.Wait(); err != nil {
 		return latencies{}, err
 	}
@@ -100,7 +100,8 @@ func measureLatency(ctx context.Context) (measured latencies, err error) {
 	return measured, nil
 }
 
-// publishOneByOne publishes events, each when the one before is in Slack, and returns how long each took.
+// publishOneByOne publishes each event after the previous one has arrived in Slack, and returns the sorted
+// latencies in milliseconds.
 func (b *bench) publishOneByOne(ctx context.Context) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, runDeadline)
 	defer cancel()
@@ -129,10 +130,10 @@ func (b *bench) publishOneByOne(ctx context.Context) ([]float64, error) {
 	return took, nil
 }
 
-// at is the time that so large a share of sorted times keeps.
+// at returns a quantile of sorted times. A share of 0.5 is the median.
 func at(sorted []float64, share float64) float64 { return sorted[int(float64(len(sorted)-1)*share)] }
 
-// table is what was measured, in Markdown.
+// table returns the measurements in Markdown.
 func (l latencies) table() string {
 	row := func(name string, share float64) string {
 		return fmt.Sprintf("| %s | %.2f | %.2f |\n", name, at(l.loop, share), at(l.worker, share))
@@ -142,7 +143,7 @@ func (l latencies) table() string {
 		row("half of the events", 0.5) + row("99 of 100", 0.99)
 }
 
-// targets are the rows of the table of targets about a single event.
+// targets returns the targets for a single event.
 func (l latencies) targets() []target {
 	ratio := at(l.worker, 0.5) / at(l.loop, 0.5)
 	name := "a single event's way to Slack, times that of a loop that makes one HTTP request"

@@ -1,21 +1,22 @@
-// Storm measures what an error storm costs: one worker drains a stream of events that its limits refuse, a
-// log line for each, beside a consumer that does nothing but acknowledge.
+// Storm measures the cost of an error storm. One worker drains a stream of events, nearly all refused by its
+// limits, and logs a line for each. A bare consumer that only acknowledges is the baseline.
 //
 //	go run ./bench/storm [-events 200000] [-rounds 5] [-plain] [-write]
 //	go run ./bench/storm -scale | -latency | -backlog | -regressions
 //
-// The NATS server, the Redis server, the worker (the released build, its log written to a file) and the bare
-// consumer are processes of their own. Each round fills a stream with events of 20 categories, has one of the
-// two drain it, fills it again and has the other one drain that; who comes first changes from round to round.
-// The events are JSON objects with an id and a text of 100 bytes, or with -plain such texts alone, without
-// ids. The limits are the default ones. Both are timed from outside, from the first delivery to the last
-// acknowledgement as the server counts them. The processor time is that of each process, as the kernel counts
-// it: of worker and consumer all of their lives, of the servers in that time.
+// The NATS server, the Redis server, the worker and the bare consumer are separate processes. The worker is
+// the released build and logs to a file. In each round the worker and the bare consumer each drain a fresh
+// stream of events in 20 categories; they alternate in going first. Events are JSON objects with an id and a
+// text of 100 bytes, or with -plain the text alone. The limits are the defaults.
 //
-// With -scale several workers drain a storm together, from one stream and from two (scale.go), -latency
-// measures single events (latency.go), -backlog the worker's memory (backlog.go), and -regressions reports
-// what has become slower (regress.go). With -write the tables in docs and the sentence in README.md are
-// written, for which all but the backlogs is measured.
+// Drains are timed from outside, from the first delivery to the last acknowledgement as the server counts
+// them. Processor times come from the kernel. They cover the whole life of the worker and of the bare
+// consumer; for the servers they cover the time from the start of that process to the end of the drain.
+//
+// With -scale several workers drain a storm together, from one stream and from two (scale.go). -latency
+// measures single events (latency.go), -backlog the worker's memory (backlog.go), and -regressions compares
+// with recorded ratios (regress.go). -write measures everything except the backlogs and updates the tables in
+// docs/benchmarks.md, the sentence in README.md and the recorded ratios.
 package main
 
 import (
@@ -31,7 +32,7 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// The roles that this program takes in processes of its own.
+// The program starts itself in these roles.
 const (
 	roleNATS = rig.RoleNATS // a NATS server; prints its URL
 	roleBare = "bare"       // a consumer that only acknowledges
@@ -44,7 +45,7 @@ const (
 	natsURL     = "STORM_NATS_URL" // environment variable for roleBare
 	runDeadline = 2 * time.Minute  // for one drain
 	pollEvery   = 2 * time.Millisecond
-	// bareInFlight is as many messages as the worker holds at most.
+	// bareInFlight is the maximum number of messages that a worker holds.
 	bareInFlight = 2048
 )
 

@@ -15,30 +15,30 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Regressions show as ratios of one run, because times differ from host to host and from hour to hour: the
-// worker's processor time beside that of a consumer that only acknowledges, and the script's time beside that
-// of a script that does nothing.
+// Times differ from host to host and from hour to hour, so regressions are measured as ratios within one run:
+// the worker's processor time relative to a consumer that only acknowledges, and the time of the admission
+// script relative to an empty script.
 const (
 	regressRounds   = 5
 	regressEvents   = 100_000
 	decisionBatch   = 64
 	decisionBatches = 300
 	bareCalls       = 5_000
-	worthAWarning   = 1.25 // times the recorded ratio
+	worthAWarning   = 1.25 // relative to the recorded ratio
 	recordedPath    = "bench/storm/recorded.json"
 )
 
-// ratios are medians of regressRounds rounds.
+// ratios holds medians of regressRounds rounds.
 type ratios struct {
-	CPU    float64 `json:"processor_time_per_event"` // times the bare consumer's
-	Script float64 `json:"script_time_per_decision"` // times that of a call of a script that does nothing
+	CPU    float64 `json:"processor_time_per_event"` // relative to the bare consumer
+	Script float64 `json:"script_time_per_decision"` // relative to one call of an empty script
 }
 
 //go:embed recorded.json
 var recordedRatios []byte
 
-// reportRegressions prints the ratios beside the recorded ones, and warns where they have become much worse.
-// It fails for no figure.
+// reportRegressions prints the ratios beside the recorded ones and warns if one is much worse. A regression
+// is not an error.
 func reportRegressions(ctx context.Context) error {
 	var recorded ratios
 	if err := json.Unmarshal(recordedRatios, &recorded); err != nil {
@@ -52,7 +52,7 @@ func reportRegressions(ctx context.Context) error {
 	return nil
 }
 
-// besides compares ratios with recorded ones, a line for each.
+// besides compares the ratios with recorded ones, one per line.
 func (r ratios) besides(recorded ratios) string {
 	line := func(name, beside string, now, then float64) string {
 		text := fmt.Sprintf("%s: %.2f times that of %s, recorded %.2f", name, now, beside, then)
@@ -65,7 +65,7 @@ func (r ratios) besides(recorded ratios) string {
 		line("script time per refused decision", "a call of a script that does nothing", r.Script, recorded.Script)
 }
 
-// record writes what later runs are compared with.
+// record stores the ratios for comparison with later runs.
 func (r ratios) record() error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -109,7 +109,7 @@ func measureRatios(ctx context.Context) (measured ratios, err error) {
 	return ratios{CPU: median(each(storms.all, round.cpu)), Script: median(scripts)}, nil
 }
 
-// refuse has the limiter decide on batches of events that the default limits refuse.
+// refuse requests admission for batches of events under the default limits, which refuse nearly all of them.
 func refuse(ctx context.Context, client *redis.Client, namespace string) error {
 	global, err := ratelimit.ParseLimit("100/30m")
 	if err != nil {
@@ -156,8 +156,8 @@ func callNothing(ctx context.Context, client *redis.Client) error {
 	return nil
 }
 
-// scriptTime is how long Redis ran scripts for each of n while something was done, in microseconds by its own
-// statistics.
+// scriptTime calls do and returns the time that Redis spent in scripts meanwhile, divided by n. The time is
+// in microseconds and comes from Redis's own statistics.
 func scriptTime(ctx context.Context, client *redis.Client, n int, do func() error) (float64, error) {
 	_, before, err := scriptStatistics(ctx, client)
 	if err != nil {

@@ -12,27 +12,27 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// benchmarks is the document that has the tables.
+// benchmarks is the document with the generated tables.
 const benchmarks = "docs/benchmarks.md"
 
-// Targets of the worker, relative to the bare consumer of the same round.
+// Targets of the worker. All but mostPeak are relative to the bare consumer of the same round.
 const (
 	mostCPU, mostCPUPlain = 2.0, 1.7
 	leastThroughput       = 0.88
-	mostPeak              = 64 << 20
+	mostPeak              = 64 << 20 // bytes
 )
 
-// round is one of each.
+// round holds one drain by the bare consumer and one by the worker.
 type round struct{ bare, worker drained }
 
-// rounds are what was measured of events of one form.
+// rounds holds the measurements of one form of events.
 type rounds struct {
 	form   form
 	events int
 	all    []round
 }
 
-// measure measures events of one form, and prints the table.
+// measure runs n rounds with events of one form and prints the tables.
 func measure(ctx context.Context, f form, events, n int) (measured rounds, err error) {
 	b := &bench{form: f, events: events}
 	defer func() { err = errors.Join(err, b.Close()) }()
@@ -46,7 +46,7 @@ func measure(ctx context.Context, f form, events, n int) (measured rounds, err e
 	return measured, nil
 }
 
-// storms are n rounds, in each of which one of the two comes first in turn.
+// storms runs n rounds. The bare consumer and the worker alternate in going first.
 func (b *bench) storms(ctx context.Context, n int) (rounds, error) {
 	measured := rounds{form: b.form, events: b.events}
 	for i := range n {
@@ -78,7 +78,7 @@ func (b *bench) storms(ctx context.Context, n int) (rounds, error) {
 func (r round) cpu() float64        { return float64(r.worker.cpu) / float64(r.bare.cpu) }
 func (r round) throughput() float64 { return r.worker.perSecond / r.bare.perSecond }
 
-// table is what was measured, in Markdown.
+// table returns the measurements in Markdown.
 func (m rounds) table() string {
 	each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(m.events) }
 	var text strings.Builder
@@ -96,7 +96,7 @@ func (m rounds) table() string {
 	return text.String()
 }
 
-// targets are the rows of the table of targets about storms of this form.
+// targets returns the targets for storms of this form.
 func (m rounds) targets() []target {
 	cpu := target{
 		name: "processor time per event of a storm, times that of a consumer that only acknowledges",
@@ -115,12 +115,12 @@ func (m rounds) targets() []target {
 	}
 }
 
-// spread is the median of a figure over the rounds, and its range.
+// spread formats the median and range of a figure over all rounds.
 func (m rounds) spread(format string, figure func(round) float64) string {
 	return spread(format, each(m.all, figure))
 }
 
-// each is a figure of all rounds.
+// each returns one figure of every round.
 func each[T any](rounds []T, figure func(T) float64) []float64 {
 	values := make([]float64, len(rounds))
 	for i, r := range rounds {
@@ -129,7 +129,7 @@ func each[T any](rounds []T, figure func(T) float64) []float64 {
 	return values
 }
 
-// spread is a median and its range.
+// spread formats the median and range of values.
 func spread(format string, values []float64) string {
 	return fmt.Sprintf(
 		format+" ("+format+" to "+format+")",
@@ -143,7 +143,7 @@ func median(values []float64) float64 { return slices.Sorted(slices.Values(value
 
 func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// sentence is what the README says.
+// sentence returns the summary for the README.
 func (m rounds) sentence() string {
 	rates, cpu := each(m.all, func(r round) float64 { return r.worker.perSecond }), each(m.all, round.cpu)
 	return fmt.Sprintf(
@@ -154,8 +154,8 @@ func (m rounds) sentence() string {
 	)
 }
 
-// measureAndWrite measures both forms, several workers and latency, and writes what the documents say of
-// them, and what later runs are compared with.
+// measureAndWrite measures both forms, several workers, latency and the regression ratios. It updates the
+// documents and the recorded ratios.
 func measureAndWrite(ctx context.Context, events, n int) error {
 	withIDs, err := measure(ctx, formJSON, events, n)
 	if err != nil {

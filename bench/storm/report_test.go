@@ -9,7 +9,7 @@ import (
 	"notifier/test/kit"
 )
 
-// The documents have the places that are written, and nothing else of them changes.
+// Each document has the markers of its generated parts, and writing a part again changes nothing.
 func TestDocumentsHaveThePlaces(t *testing.T) {
 	for path, places := range map[string][]string{
 		benchmarks: {"targets", "storm", "scale", "latency", "peers"}, "README.md": {"storm"},

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// drainBare acknowledges each event and does nothing else.
+// drainBare only acknowledges each event.
 func drainBare(ctx context.Context) error {
 	return consume(
 		ctx,
@@ -19,7 +19,7 @@ func drainBare(ctx context.Context) error {
 	)
 }
 
-// consume hands the messages of a consumer to a function until ctx ends.
+// consume passes the consumer's messages to handle until ctx is done.
 func consume(
 	ctx context.Context,
 	stream, name string,

@@ -16,8 +16,8 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// formation is how many workers drain a storm together, and from how many streams, each with as many of the
-// workers. All share one namespace, and so one limit.
+// formation is a number of workers, spread evenly over a number of streams. All workers share one namespace,
+// and so the limits.
 type formation struct{ workers, streams int }
 
 var (
@@ -27,32 +27,33 @@ var (
 )
 
 const (
-	mostCPUThree = 1.25                  // of three workers, times that of one
-	mostIdle     = 3 * time.Millisecond  // processor time of a worker that has nothing to do, in a second
-	mostStart    = 40 * time.Millisecond // processor time of a worker until it asks for events
+	mostCPUThree = 1.25                  // processor time of three workers, relative to one
+	mostIdle     = 3 * time.Millisecond  // processor time of an idle worker per second
+	mostStart    = 40 * time.Millisecond // processor time of a worker until its first pull request
 	idleTime     = 10 * time.Second
-	calmTime     = 2 * time.Second // after a start, or a storm, until a worker has nothing to do
-	longestPause = time.Hour       // of a consumer: it is resumed when all workers are there
+	calmTime     = 2 * time.Second // until a worker is idle after its start or a storm
+	longestPause = time.Hour       // of a consumer; it is resumed once all workers are ready
 )
 
-// together is how some workers drained a storm.
+// together is the result of one storm drained by a formation. Its durations are processor times. Only a
+// single worker has start and idle measured.
 type together struct {
 	perSecond float64       // events
 	calls     int           // of scripts
-	workers   time.Duration // processor time of all workers, their start and end not included
+	workers   time.Duration // of all workers, without start and exit
 	redis     time.Duration
 	nats      time.Duration
-	start     time.Duration // processor time of one worker until it asked for events; 0: not measured
-	idle      time.Duration // processor time of one of them in a second without events; 0: not measured
+	start     time.Duration // until the first pull request
+	idle      time.Duration // per second without events
 }
 
-// scaleRounds are the storms of each formation.
+// scaleRounds holds the results of each formation, one per round.
 type scaleRounds struct {
 	events int
 	all    map[formation][]together
 }
 
-// measureScale has each formation drain a storm of so many events, in turns, and prints the medians.
+// measureScale runs n rounds and prints the medians. In each round every formation drains one storm.
 func measureScale(ctx context.Context, events, n int) (measured scaleRounds, err error) {
 	b := &bench{form: formJSON, events: events}
 	defer func() { err = errors.Join(err, b.Close()) }()
@@ -75,12 +76,12 @@ func measureScale(ctx context.Context, events, n int) (measured scaleRounds, err
 	return measured, nil
 }
 
-// shared is how many times the processor time of one worker three took in a round.
+// shared returns the processor time of three workers in round i, relative to one worker.
 func (m scaleRounds) shared(i int) float64 {
 	return float64(m.all[three][i].workers) / float64(m.all[alone][i].workers)
 }
 
-// table is what was measured, in Markdown.
+// table returns the measurements in Markdown.
 func (m scaleRounds) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d events, %s, median of %d rounds:\n\n", m.events, formJSON, len(m.all[alone]))
@@ -100,7 +101,7 @@ func (m scaleRounds) table() string {
 	return text.String()
 }
 
-// targets are the rows of the table of targets about several workers, and about one that has nothing to do.
+// targets returns the targets for several workers and for the start and idling of one.
 func (m scaleRounds) targets() []target {
 	ratios := make([]float64, len(m.all[alone]))
 	for i := range ratios {
@@ -118,8 +119,8 @@ func (m scaleRounds) targets() []target {
 	}
 }
 
-// drainTogether fills the streams, which have all events together, and has the workers drain them. The
-// consumers are paused until all workers are there, so that the start of the processes does not count.
+// drainTogether splits the events evenly among the streams and drains them with the workers. The consumers
+// are paused until all workers are ready, to keep the start of the processes out of the result.
 func (b *bench) drainTogether(
 	ctx context.Context,
 	f formation,
@@ -160,7 +161,7 @@ func (b *bench) drainTogether(
 	return result, nil
 }
 
-// timeTogether resumes the consumers, and returns what was used until nothing is left in the streams.
+// timeTogether resumes the consumers and measures until the last event is acknowledged.
 func (b *bench) timeTogether(ctx context.Context, running *fleet, streams []string) (together, error) {
 	client, err := b.redisClient()
 	if err != nil {
@@ -195,13 +196,14 @@ func (b *bench) timeTogether(ctx context.Context, running *fleet, streams []stri
 	}, err
 }
 
-// fleet is some workers that run.
+// fleet is a set of running workers.
 type fleet struct {
 	workers []*exec.Cmd
 	logs    []*os.File
 }
 
-// startFleet starts workers, in turns on each of the streams, and waits until all have asked for events.
+// startFleet starts n workers, spread evenly over the streams, and waits until each has a pull request
+// pending.
 func (b *bench) startFleet(
 	ctx context.Context,
 	namespace string,
@@ -233,11 +235,11 @@ func (b *bench) startFleet(
 	)
 }
 
-// stop ends the workers, gracefully.
+// stop shuts the workers down gracefully.
 func (f *fleet) stop() error {
 	var errs []error
 	for _, worker := range f.workers {
-		_ = worker.Process.Signal(syscall.SIGTERM) // Wait returns how it ended
+		_ = worker.Process.Signal(syscall.SIGTERM) // Wait returns the exit status
 	}
 	for _, worker := range f.workers {
 		errs = append(errs, worker.Wait())
@@ -248,7 +250,7 @@ func (f *fleet) stop() error {
 	return errors.Join(errs...)
 }
 
-// used is the processor time of all workers so far.
+// used returns the processor time of all workers so far.
 func (f *fleet) used() time.Duration {
 	var sum time.Duration
 	for _, worker := range f.workers {
@@ -257,7 +259,7 @@ func (f *fleet) used() time.Duration {
 	return sum
 }
 
-// until waits until something is true of the workers' consumer on each stream.
+// until waits until the workers' consumer on each stream satisfies is.
 func (b *bench) until(ctx context.Context, streams []string, is func(*jetstream.ConsumerInfo) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, runDeadline)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisClient is a client of the measurement's Redis, which its caller closes.
+// redisClient connects to the benchmark's Redis. The caller closes the client.
 func (b *bench) redisClient() (*redis.Client, error) {
 	options, err := redis.ParseURL(b.RedisURL)
 	if err != nil {
@@ -16,8 +16,8 @@ func (b *bench) redisClient() (*redis.Client, error) {
 	return redis.NewClient(options), nil
 }
 
-// scriptStatistics is how many scripts Redis has run so far, and for how many microseconds, by its own
-// statistics.
+// scriptStatistics returns the number of script calls so far and their total time in microseconds, from
+// Redis's own statistics.
 func scriptStatistics(ctx context.Context, client *redis.Client) (calls, micros int, err error) {
 	info, err := client.InfoMap(ctx, "commandstats").Result()
 	if err != nil {
@@ -26,7 +26,7 @@ func scriptStatistics(ctx context.Context, client *redis.Client) (calls, micros 
 	for _, command := range []string{"cmdstat_eval", "cmdstat_evalsha"} {
 		statistics, run := info["Commandstats"][command]
 		if !run {
-			continue // a command that was never run is not there
+			continue // Redis omits commands that it has never run
 		}
 		var n, took int
 		if _, err := fmt.Sscanf(statistics, "calls=%d,usec=%d", &n, &took); err != nil {

@@ -8,10 +8,10 @@ import (
 	"notifier/bench/internal/rig"
 )
 
-// bench is what one run has set up.
+// bench is the setup of one run.
 type bench struct {
 	rig.Servers
-	worker string // the notifier binary
+	worker string // path of the notifier binary
 	form   form
 	events int
 }
@@ -24,12 +24,12 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	return err
 }
 
-// create makes an empty stream as the worker would, with a consumer as the worker would.
+// create recreates the stream, empty, and its consumer, both configured as a worker would.
 func (b *bench) create(ctx context.Context, stream, consumer, subject string) error {
 	return b.Create(ctx, stream, subject, rig.Consumer(consumer))
 }
 
-// serve is the worker's process, not started yet, with further settings.
+// serve returns the command that runs a worker. The settings override the benchmark's defaults.
 func (b *bench) serve(namespace string, log *os.File, settings ...string) *exec.Cmd {
 	command := exec.Command(b.worker, "serve")
 	command.Env = append(append(

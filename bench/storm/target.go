@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// target is a row of the table of targets: a figure and the bound that it should keep.
+// target is a row of the table of targets: a figure and its bound.
 type target struct {
 	name     string
-	most     bool // the bound is an upper one
+	most     bool // the bound is a maximum
 	measured string
 	bound    string
 	missed   bool
 }
 
-// met fills in the median and range of what was measured, and whether the median keeps the bound.
+// met fills in the median and range of values, and sets missed if the median violates the bound.
 func (t target) met(values []float64, bound float64, format string) target {
 	t.measured = spread(format, values)
 	if len(values) == 1 {
@@ -29,7 +29,7 @@ func (t target) met(values []float64, bound float64, format string) target {
 	return t
 }
 
-// targetTable is the table of targets, in Markdown.
+// targetTable returns the table of targets in Markdown.
 func targetTable(targets []target) string {
 	var text strings.Builder
 	text.WriteString("| | measured | target | |\n| --- | --- | --- | --- |\n")

@@ -13,7 +13,7 @@ import (
 	"notifier/test/kit"
 )
 
-// origins returns the sources and values of all settings.
+// origins loads all settings and returns their origins by name.
 func origins(t *testing.T) map[string]Origin {
 	t.Helper()
 	s, list, err := LoadWithOrigins()
@@ -26,7 +26,7 @@ func origins(t *testing.T) map[string]Origin {
 	return all
 }
 
-// docker-compose passes unset variables on as empty ones.
+// docker-compose passes unset variables as empty ones.
 func TestEmptyMeansDefault(t *testing.T) {
 	for _, v := range Variables() {
 		t.Setenv(v.Name, "")
@@ -52,7 +52,7 @@ func TestEmptyMeansDefault(t *testing.T) {
 	}
 }
 
-// content returns a valid text for a setting, or "" for the path of a file.
+// content returns a valid value of a setting. It returns "" if the setting is a path or has no default.
 func content(v Variable) string {
 	switch v.Name {
 	case "SLACK_CHANNEL", "DIGEST_CHANNEL":
@@ -67,7 +67,7 @@ func content(v Variable) string {
 	return v.Default
 }
 
-// Each variable may come from its file, without the last line end, and not from both.
+// Each setting can come from its _FILE variable, less trailing line ends. Setting both is a problem.
 func TestEveryVariableMayBeInAFile(t *testing.T) {
 	folder := t.TempDir()
 	want := map[string]string{}
@@ -98,7 +98,7 @@ func TestEveryVariableMayBeInAFile(t *testing.T) {
 	}
 }
 
-// An empty file must not mean that a secret is not set.
+// An empty file must not count as an unset setting: the loss of a secret would go unnoticed.
 func TestEmptyFileIsAProblem(t *testing.T) {
 	for _, content := range []string{"", "\n", " \r\n\t"} {
 		path := filepath.Join(t.TempDir(), "empty")
@@ -142,7 +142,7 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A command is told only of the problems of its needs, and does not open the files of other settings.
+// A command sees only the problems of the settings that it needs, and does not open the files of others.
 func TestNeeds(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	for name, text := range map[string]string{
@@ -162,7 +162,7 @@ func TestNeeds(t *testing.T) {
 		{[]string{GroupSlack}, []string{"SLACK_BOT_TOKEN_FILE", "SLACK_CHANNEL", "SLACK_ROUTES"}},
 		{[]string{GroupWorker}, []string{"BATCH_SIZE"}},
 		{[]string{"LIMIT_RESERVE", "LIMIT_GLOBAL"}, []string{"LIMIT_RESERVE"}},
-		{[]string{"LIMIT_RESERVE"}, nil}, // the global limit is not needed
+		{[]string{"LIMIT_RESERVE"}, nil}, // not checked: the global limit is not needed
 		{nil, []string{"NATS_SUBJECT", "NATS_TLS_CERT", "REDIS_NAMESPACE", "LIMIT_CATEGORY", "LIMIT_RESERVE", "SLACK_BOT_TOKEN_FILE", "SLACK_CHANNEL", "SLACK_ROUTES", "BATCH_SIZE", "ADMIN_TOKEN"}},
 	} {
 		s, err := loaded(t, test.needs...)
@@ -179,7 +179,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Settings that are not needed have their defaults.
+// Settings that a command does not need keep their defaults, whatever the environment says.
 func TestNotNeededMeansDefault(t *testing.T) {
 	setenv(t, map[string]string{"LIMIT_GLOBAL": "7/1m", "NATS_STREAM": "OTHER", "ADMIN_TOKEN": "correct-horse-battery"})
 	s, err := loaded(t, GroupRedis)
@@ -200,7 +200,7 @@ func TestNotNeededMeansDefault(t *testing.T) {
 	}
 }
 
-// A text that replaces a variable is checked, and the variable and its file are not read.
+// A value passed to LoadWith is validated. It replaces the variable and its file, which are not read.
 func TestInstead(t *testing.T) {
 	t.Setenv("LIMIT_GLOBAL", "nonsense")
 	t.Setenv("LIMIT_CATEGORY_FILE", "/missing")
@@ -227,7 +227,8 @@ func TestIsSet(t *testing.T) {
 	}
 }
 
-// A secret file that other users may use is named, whichever setting has it. A group may use it.
+// A secret file that other users can read or write gives a warning, whichever setting names it. Access by the
+// group is fine.
 func TestExposedFiles(t *testing.T) {
 	for mode, want := range map[os.FileMode]bool{0o660: false, 0o644: true, 0o602: true, 0o711: false} {
 		folder := t.TempDir()

@@ -8,8 +8,7 @@ import (
 	"notifier/test/kit"
 )
 
-// TestEnvExample: .env.example is valid with every line in use that can be, once the required ones are filled
-// in.
+// .env.example is valid with every commented-out setting in use, once the required ones are filled in.
 func TestEnvExample(t *testing.T) {
 	text, err := os.ReadFile("../../.env.example")
 	kit.Check(t, err)

@@ -27,7 +27,7 @@ const (
 	noFile    = "stat /missing: no such file or directory; expected a readable "
 )
 
-// badSettings has at least one for each variable. An empty want repeats the one before.
+// badSettings has at least one bad value for each variable. If want is empty, the previous one applies.
 var badSettings = []struct{ variable, text, want string }{
 	{"NATS_URL", "http://one", "server 1 of 1 " + noNATS},
 	{"NATS_URL", "nats://one:99999", ""},
@@ -175,7 +175,7 @@ func TestProblemsOfSeveral(t *testing.T) {
 				"NATS_NKEY_FILE: " + noFile + "file with a user's seed\n" +
 				"NATS_NKEY_FILE: is set, and so is NATS_CREDS_FILE; expected only one of them",
 		},
-		// The category errors.dead of the subject team.errors.errors.dead would go to team.errors.dead.
+		// Dead letters of the category errors.dead would go to team.errors.dead, which NATS_SUBJECT matches.
 		"dead letters under some of the subjects": {
 			map[string]string{"NATS_SUBJECT": "team.errors.>", "DEAD_LETTER_SUBJECT": "team"},
 			`DEAD_LETTER_SUBJECT: "team" would be read again through NATS_SUBJECT "team.errors.>"; expected a subject outside it`,
@@ -218,7 +218,6 @@ func written(t *testing.T, path string, content []byte) string {
 	return path
 }
 
-// Files that exist and have the wrong content.
 func TestCertificates(t *testing.T) {
 	cert, key := kit.Certificate(t)
 	_, otherKey := kit.Certificate(t)

@@ -13,14 +13,14 @@ import (
 	"notifier/test/kit"
 )
 
-// secretTexts are secrets that end up in the wrong variable. All contain hunter2.
+// secretTexts lists secrets that operators put into the wrong variable. All contain hunter2.
 var secretTexts = []string{
 	"xoxb-1-hunter2", "xapp-1-hunter2", "https://hooks.slack.com/services/T/B/hunter2", "nats://me:hunter2@one:bad",
 	"redis://me:hunter2@one:bad/x", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6hunter2", "0123456789abcdef0123hunter2abcdef0", "eyJ0eXAi.hunter2.x",
 	"-----BEGIN PRIVATE KEY-----hunter2",
 }
 
-// No problem shows a secret, whichever variable or file it is in: in one of them, and in all.
+// No problem shows a secret, whether one variable or file contains it or all of them do.
 func TestNoProblemShowsASecret(t *testing.T) {
 	folder := t.TempDir()
 	for _, v := range Variables() {
@@ -66,7 +66,8 @@ func hidesSecret(t *testing.T, name, text string) {
 	}
 }
 
-// Whatever the environment has, Load returns settings or problems: each on one line that begins with a variable.
+// Load returns settings or problems for any environment. Each problem is one line that starts with the name
+// of a variable.
 func TestRandomSettings(t *testing.T) {
 	known := map[string]bool{}
 	for _, v := range Variables() {
@@ -87,7 +88,7 @@ func TestRandomSettings(t *testing.T) {
 		for _, v := range Variables() {
 			text := ""
 			if rapid.IntRange(0, 2).Draw(t, "set") == 0 {
-				text = strings.ReplaceAll(value.Draw(t, v.Name), "\x00", "") // no environment can have it
+				text = strings.ReplaceAll(value.Draw(t, v.Name), "\x00", "") // invalid in an environment
 			}
 			if err := os.Setenv(v.Name, text); err != nil {
 				t.Fatal(err)

@@ -21,8 +21,7 @@ import (
 	"notifier/test/kit"
 )
 
-// TestMain clears the settings of the surrounding environment, and fails if a test leaves a Redis client
-// open.
+// TestMain removes all settings from the environment, and fails if a test leaves a Redis client open.
 func TestMain(m *testing.M) {
 	for _, v := range Variables() {
 		_ = os.Unsetenv(v.Name)
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// setenv sets the environment of one test, on top of the least that a worker needs.
+// setenv sets the environment of one test: the settings that a worker requires, then texts.
 func setenv(t *testing.T, texts map[string]string) {
 	t.Helper()
 	t.Setenv("SLACK_BOT_TOKEN", "xoxb-1")
@@ -41,7 +40,7 @@ func setenv(t *testing.T, texts map[string]string) {
 	}
 }
 
-// loaded is Load, closed with the test.
+// loaded calls Load and closes the Redis client after the test.
 func loaded(t *testing.T, needs ...string) (Settings, error) {
 	t.Helper()
 	s, err := Load(needs...)
@@ -51,7 +50,8 @@ func loaded(t *testing.T, needs ...string) (Settings, error) {
 	return s, err
 }
 
-// from is From with the least that a worker needs, closed with the test.
+// from calls From with texts on top of the settings that a worker requires. It closes the Redis client after
+// the test.
 func from(t *testing.T, texts map[string]string) (Settings, error) {
 	t.Helper()
 	all := map[string]string{"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_CHANNEL": "#alerts"}
@@ -63,7 +63,7 @@ func from(t *testing.T, texts map[string]string) (Settings, error) {
 	return s, err
 }
 
-// lines returns the problems in an error.
+// lines returns the problems in err, one per line. It fails the test if err holds none.
 func lines(t *testing.T, err error) []string {
 	t.Helper()
 	var problems *Problems
@@ -73,7 +73,7 @@ func lines(t *testing.T, err error) []string {
 	return problems.Lines()
 }
 
-// Tags are written by hand: a wrong word would switch a check off.
+// Struct tags are written by hand, and a misspelt one would disable a check.
 func TestTags(t *testing.T) {
 	t.Parallel()
 	groups := []string{GroupNATS, GroupRedis, GroupLimits, GroupSlack, GroupWorker, GroupAdmin}
@@ -111,7 +111,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// Ranges repeat the bounds of the packages that use the values.
+// The range tags repeat bounds of the packages that use the values.
 func TestRangesAreThoseOfTheirUsers(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -174,7 +174,7 @@ func TestValuesReachTheirFields(t *testing.T) {
 	}
 }
 
-// Two streams may not share a subject, so their dead letters have different defaults.
+// Streams must not overlap in subjects, so each stream has its own default subject for dead letters.
 func TestDeadLettersOfTwoStreams(t *testing.T) {
 	for _, test := range []struct{ stream, subject, want string }{
 		{"NOTIFY", "", "notify-dead"}, {"NOTIFY_B", "", "notify_b-dead"}, {"NOTIFY_B", "mine", "mine"},
@@ -187,8 +187,8 @@ func TestDeadLettersOfTwoStreams(t *testing.T) {
 	}
 }
 
-// TestRedisForms: the kind of client follows from the URL. Parameters for few connections do not delay posts:
-// SEND_CONCURRENCY of them may wait for a distant Redis at once.
+// The URL selects the kind of client. Its pool holds at least SEND_CONCURRENCY connections, whatever the URL
+// says: that many posts may wait for a distant Redis at once.
 func TestRedisForms(t *testing.T) {
 	for url, want := range map[string]func(redis.UniversalClient) bool{
 		"redis://127.0.0.1:6379/0?pool_size=10&max_active_conns=20": func(client redis.UniversalClient) bool {
@@ -242,7 +242,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// A text without a check is no path.
+// A string setting without a known kind is rejected, not taken for a path.
 func TestUnknownKind(t *testing.T) {
 	t.Parallel()
 	text := ""

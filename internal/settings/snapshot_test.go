@@ -18,7 +18,8 @@ func snapshotOf(t *testing.T, set map[string]string) snapshot.Settings {
 	return s.Snapshot()
 }
 
-// Each setting that decides about events changes the hash, and no other setting does. Spelling does not matter.
+// The hash changes with every setting that affects the outcome of events, and with no other. Different
+// spellings of a value have the same hash.
 func TestSnapshotHash(t *testing.T) {
 	base := map[string]string{
 		"LIMIT_OVERRIDES": "a=20/30m,b=5/1h", "LIMIT_GROUP": "50/1h", "LIMIT_RESERVE": "payments=5", "SLACK_ROUTES": "a=C01,b=#x",

@@ -24,7 +24,8 @@ func TestNearestSetting(t *testing.T) {
 	}
 }
 
-// A foreign variable gets no warning, however near it is to a setting: users would learn to ignore warnings.
+// Variables of other programs cause no warning, even with names close to a setting. Operators would learn to
+// ignore warnings.
 func TestForeignVariables(t *testing.T) {
 	t.Parallel()
 	names := []string{
@@ -43,7 +44,8 @@ func TestForeignVariables(t *testing.T) {
 	}
 }
 
-// Empty variables count as unset, no value is shown, and warnings stand below the problems, which they may explain.
+// Empty variables count as unset, and values are never shown. Warnings follow the problems, which they may
+// explain.
 func TestUnknownVariables(t *testing.T) {
 	setenv(t, map[string]string{"LIMIT_GLOBL": "hunter2", "NATS_STREEM": "", "LIMIT_\x1b[1m": "x"})
 	s, err := loaded(t)

@@ -19,7 +19,7 @@ import (
 	"notifier/test/redistest"
 )
 
-// deployment is everything around the workers.
+// deployment holds the servers, the workers and their settings.
 type deployment struct {
 	*testing.T
 	nats       *devstack.NATS
@@ -31,18 +31,18 @@ type deployment struct {
 	workers    []*kit.Worker
 
 	mu        sync.Mutex
-	published map[string]time.Time // by the event's id, just before it was published
+	published map[string]time.Time // by event id, taken just before publishing
 }
 
 // settings are a worker's environment variables.
 type settings map[string]string
 
-// newDeployment starts NATS, Redis and the fake Slack. Workers get the settings, and the defaults for all
-// others.
+// newDeployment starts NATS, Redis and the fake Slack. Workers get the settings in more, and the defaults for
+// the rest.
 func newDeployment(t *testing.T, more settings) *deployment {
 	t.Helper()
 	server := redistest.StartProcess(t)
-	released.Build(t, folder) // before anything is measured
+	released.Build(t, folder) // keeps the build out of the measurement
 	d := &deployment{T: t, redis: server.Client(t), published: map[string]time.Time{}}
 	var err error
 	d.nats, err = devstack.StartNATS("127.0.0.1:0", t.TempDir())
@@ -61,7 +61,7 @@ func newDeployment(t *testing.T, more settings) *deployment {
 	return d
 }
 
-// slackLimit is the limit of each channel in the fake Slack.
+// slackLimit returns the limit that the fake Slack applies to each channel.
 func slackLimit(t *testing.T) ratelimit.Limit {
 	t.Helper()
 	limit, err := ratelimit.ParseLimit(fmt.Sprintf("12/%s", window))
@@ -69,7 +69,8 @@ func slackLimit(t *testing.T) ratelimit.Limit {
 	return limit
 }
 
-// createStream creates the stream as a user may, so that there can be a backlog before a worker is there.
+// createStream creates the stream as an operator might, so that a backlog can build up before the first
+// worker starts.
 func (d *deployment) createStream() {
 	d.Helper()
 	_, err := d.js.CreateStream(d.Context(), jetstream.StreamConfig{
@@ -78,7 +79,7 @@ func (d *deployment) createStream() {
 	kit.Check(d.T, err)
 }
 
-// publish publishes an event with its id as text, which identifies the fake Slack's messages.
+// publish publishes an event with its id as text. The text identifies the message in the fake Slack.
 func (d *deployment) publish(category, id string) {
 	d.Helper()
 	d.publishMessage(category, id, []byte(id), nil)
@@ -95,7 +96,7 @@ func (d *deployment) publishMessage(category, id string, payload []byte, header 
 	kit.Check(d.T, err)
 }
 
-// flush waits until the stream has everything that was published.
+// flush waits until the stream has stored all published events.
 func (d *deployment) flush() {
 	d.Helper()
 	select {
@@ -105,7 +106,7 @@ func (d *deployment) flush() {
 	}
 }
 
-// posted are the messages that the fake Slack has accepted, by event id: when.
+// posted returns the time at which the fake Slack accepted each event, by event id.
 func (d *deployment) posted() map[string]time.Time {
 	posted := map[string]time.Time{}
 	for _, m := range d.slack.Messages() {
@@ -114,8 +115,8 @@ func (d *deployment) posted() map[string]time.Time {
 	return posted
 }
 
-// waitPosted waits until all ids are posted, and returns the latency of each from its publication. The
-// latency of an event that is still missing runs up to now.
+// waitPosted waits up to limit until all events are posted and returns their latencies. The latency of a
+// missing event runs until now.
 func (d *deployment) waitPosted(limit time.Duration, ids []string) (latencies latencies) {
 	d.Helper()
 	var posted map[string]time.Time
@@ -126,7 +127,7 @@ func (d *deployment) waitPosted(limit time.Duration, ids []string) (latencies la
 	return d.since(ids, posted)
 }
 
-// since returns the latency of each event from its publication to its time in times.
+// since returns the latency of each event from publication to its time in times.
 func (d *deployment) since(ids []string, times map[string]time.Time) (latencies latencies) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -142,13 +143,11 @@ func (d *deployment) since(ids []string, times map[string]time.Time) (latencies 
 	return latencies
 }
 
-// latencies are in ascending order.
 type latencies struct {
-	all     []time.Duration
-	missing int // those that have not happened: counted as if they had at the end
+	all     []time.Duration // in ascending order
+	missing int             // events that never arrived; all counts them up to the end of the wait
 }
 
-// p99 is the time within which 99 of 100 were done.
 func (l latencies) p99() time.Duration {
 	if len(l.all) == 0 {
 		return 0
@@ -167,7 +166,7 @@ func (l latencies) String() string {
 	return text
 }
 
-// pending counts the events in the stream.
+// pending returns the number of events in the stream.
 func (d *deployment) pending() uint64 {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), 5*time.Second)
@@ -177,7 +176,7 @@ func (d *deployment) pending() uint64 {
 	return stream.CachedInfo().State.Msgs
 }
 
-// admitted returns the number of slots taken by a category, from Redis.
+// admitted returns the number of slots that the category has taken in Redis.
 func (d *deployment) admitted(category string) int {
 	d.Helper()
 	n, err := d.redis.ZCard(d.Context(), "{notifier}:category:"+category).Result()

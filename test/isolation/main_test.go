@@ -13,10 +13,10 @@ import (
 	"notifier/test/kit"
 )
 
-// full reports whether to measure all rows. The measurements need an otherwise idle machine.
+// full enables all rows. The measurements need an otherwise idle machine.
 var full = os.Getenv("NOTIFIER_ISOLATION") == "full"
 
-// needsFull skips a row that is not for everyday use.
+// needsFull skips the test in an ordinary run.
 func needsFull(t *testing.T) {
 	t.Helper()
 	if !full {
@@ -24,27 +24,26 @@ func needsFull(t *testing.T) {
 	}
 }
 
-// The pace configured in the workers, and the window of the fake Slack's limits.
+// The pace set in the workers, and the window of the fake Slack's limits.
 const (
 	pace   = "10/10s"
 	window = 10 * time.Second
 )
 
-// folder is where released is built.
+// folder receives the build of released.
 var folder string
 
-// released is notifier, built without race detector and build tags.
+// released is notifier built without the race detector and build tags.
 var released = &kit.Program{}
 
 func TestMain(m *testing.M) {
-	kit.Overlap(4) // the tests that are parallel wait more than they work
+	kit.Overlap(4) // the parallel tests mostly wait
 	kit.QuietRedis()
 	code := kit.InFolder(m, &folder)
 	printTable()
 	os.Exit(code)
 }
 
-// row is a line of the table.
 type row struct {
 	name, measured, bar string
 	met                 bool
@@ -55,8 +54,8 @@ var (
 	table     []row
 )
 
-// judge notes a row, and fails the test when it does not meet its bar. format and values give the measured
-// text.
+// judge adds a row to the table and fails the test if the row does not meet its bar. format and values
+// describe the measurement.
 func judge(t *testing.T, name string, met bool, bar, format string, values ...any) {
 	t.Helper()
 	r := row{name, fmt.Sprintf(format, values...), bar, met}

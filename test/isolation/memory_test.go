@@ -12,14 +12,14 @@ import (
 	"notifier/test/kit"
 )
 
-// container is the memory limit that the Go runtime takes from a container of 256 MB.
+// container is the Go memory limit of a worker in a container of 256 MB.
 const container = "219MiB"
 
 // mostMemory bounds a worker's peak memory, in MiB.
 const mostMemory = 96.0
 
-// TestBacklogsDoNotFillTheMemory lets a backlog wait before good events: 600 events of 900 kB, which are
-// dead-lettered, or 4,000 with 60 kB of headers each, which are admitted for a slow channel.
+// TestBacklogsDoNotFillTheMemory publishes a backlog ahead of good events: 600 events of 900 kB, which are
+// dead-lettered, or 4,000 events with 60 kB of headers each, which are admitted for a slow channel.
 func TestBacklogsDoNotFillTheMemory(t *testing.T) {
 	needsFull(t)
 	header := nats.Header{"X-Padding": {strings.Repeat("x", 60_000)}}
@@ -45,7 +45,7 @@ func TestBacklogsDoNotFillTheMemory(t *testing.T) {
 			for i := range test.events {
 				d.publishMessage("backlog", fmt.Sprintf("backlog-%d", i), test.payload, test.header)
 				if i%16 == 0 {
-					d.flush() // or the client's buffer holds them all
+					d.flush() // keeps the client from buffering the whole backlog
 				}
 			}
 			good := d.publishGood(10)
@@ -63,7 +63,7 @@ func TestBacklogsDoNotFillTheMemory(t *testing.T) {
 	}
 }
 
-// tooLarge counts the events that are dead-lettered because of their size.
+// tooLarge returns the number of events dead-lettered for their size.
 func (d *deployment) tooLarge() (n int) {
 	for _, l := range d.settled() {
 		if l.Outcome == "dead" && l.Reason == "too_large" {
@@ -73,7 +73,7 @@ func (d *deployment) tooLarge() (n int) {
 	return n
 }
 
-// publishGood publishes n events of the category good, which come after all others.
+// publishGood publishes n events of the category good, after all earlier events.
 func (d *deployment) publishGood(n int) (ids []string) {
 	d.Helper()
 	d.flush()

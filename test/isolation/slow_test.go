@@ -10,10 +10,10 @@ import (
 	"notifier/test/kit"
 )
 
-// quietChannels are the channels that a busy one must cost nothing, C0QUIET0 to C0QUIET4.
+// quietChannels counts the channels that a busy one must not delay, C0QUIET0 to C0QUIET4.
 const quietChannels = 5
 
-// quietRoutes is a SLACK_ROUTES for them: the category quiet-N goes to C0QUIETN.
+// quietRoutes returns SLACK_ROUTES for the quiet channels: the category quiet-N goes to C0QUIETN.
 func quietRoutes() string {
 	var routes []string
 	for n := range quietChannels {
@@ -22,7 +22,7 @@ func quietRoutes() string {
 	return strings.Join(routes, ",")
 }
 
-// publishQuiet publishes n events to the quiet channels in turn, with a pause between two.
+// publishQuiet publishes n events to the quiet channels in turn, with a pause after each.
 func (d *deployment) publishQuiet(n int, pause time.Duration) (ids []string) {
 	d.Helper()
 	for i := range n {
@@ -34,8 +34,8 @@ func (d *deployment) publishQuiet(n int, pause time.Duration) (ids []string) {
 	return ids
 }
 
-// TestASlowChannelCostsOthersNothing is the everyday version. An event queued behind the slow channel would
-// wait for a quarter of an hour.
+// TestASlowChannelCostsOthersNothing runs without NOTIFIER_ISOLATION=full. An event queued behind the slow
+// channel would wait for a quarter of an hour.
 func TestASlowChannelCostsOthersNothing(t *testing.T) {
 	few := func(d *deployment) []string { return d.publishQuiet(5*quietChannels, 0) }
 	besideASlowChannel(t, "paced", 1000, "", few, time.Minute)
@@ -52,18 +52,18 @@ func TestManyEventsOfASlowChannelCostOthersNothing(t *testing.T) {
 	})
 }
 
-// Limits that let everything through.
+// unlimited is a limit that no test reaches.
 const unlimited = "100000/1h"
 
-// besideASlowChannel admits events of one channel that takes one a second, or does not respond. Meanwhile it
-// measures that events of other channels are posted, and refused events decided, without delay.
+// besideASlowChannel fills a channel that takes one post a second or never responds. Meanwhile events of
+// other channels must be posted, and refused events dropped, without delay.
 func besideASlowChannel(t *testing.T, name string, slow int, hanging string, others func(*deployment) []string, bar time.Duration) {
 	t.Helper()
 	const mostMemory = 64.0
 	d := newDeployment(t, settings{
 		"SLACK_CHANNEL": "C0SLOWEST", "SLACK_ROUTES": quietRoutes(), "SLACK_PACE": pace,
 		"LIMIT_GLOBAL": unlimited, "LIMIT_CATEGORY": unlimited, "LIMIT_OVERRIDES": "refused=1/1h",
-		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // scales the room for held events
+		"BATCH_SIZE": fmt.Sprint(slow * 512 / 10_000), // scales the maximum of held events
 	})
 	d.slackProxy.Hang(hanging)
 	d.slack.SetLimit(slackLimit(t), window)
@@ -107,8 +107,8 @@ func (d *deployment) count() int {
 	return len(d.published)
 }
 
-// waitDropped waits until all but one of these are dropped, and returns how long each took from its
-// publication.
+// waitDropped waits up to limit until all but one of the events are dropped and returns the latencies of the
+// drops. The limit of the category admits one event, which waits for the slow channel.
 func (d *deployment) waitDropped(limit time.Duration, ids []string) latencies {
 	d.Helper()
 	dropped := map[string]time.Time{}
@@ -127,7 +127,7 @@ func (d *deployment) waitDropped(limit time.Duration, ids []string) latencies {
 		if _, found := dropped[id]; found || admitted > 0 {
 			decided = append(decided, id)
 		} else {
-			admitted++ // the one that waits for the slow channel
+			admitted++ // waits for the slow channel
 		}
 	}
 	return d.since(decided, dropped)

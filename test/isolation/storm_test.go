@@ -9,10 +9,10 @@ import (
 	"notifier/test/kit"
 )
 
-// TestAStormIntoOneChannel: three replicas under the default limits send a storm into one channel, which
-// takes 12 posts in 10 s and responds to more with a Retry-After of 10 s. Admitted events arrive at the pace,
-// and Slack refuses next to none. The settings may name the channel by its ID, or by a name whose ID the
-// replicas learn from Slack's response.
+// Three workers under the default limits send a storm into one channel, which takes 12 posts in 10 s and
+// responds to more with a Retry-After of 10 s. Admitted events arrive at the pace, and Slack refuses at most
+// five posts. The settings name the channel by ID, or by name; workers learn the ID of a name from Slack's
+// response.
 func TestAStormIntoOneChannel(t *testing.T) {
 	needsFull(t)
 	for _, channel := range []string{"#alerts", "C0ALERTS"} {

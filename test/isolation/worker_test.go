@@ -10,7 +10,7 @@ import (
 	"notifier/test/kit"
 )
 
-// startWorkers starts n replicas, and waits until they are ready.
+// startWorkers starts n workers and waits until they are ready.
 func (d *deployment) startWorkers(n int) {
 	d.Helper()
 	logs := logFolder(d.T)
@@ -24,7 +24,7 @@ func (d *deployment) startWorkers(n int) {
 	}
 }
 
-// settled are the lines of events by their ids, of all workers.
+// settled returns the outcome lines in the logs of all workers, by event id.
 func (d *deployment) settled() map[string]kit.LogLine {
 	d.Helper()
 	settled := map[string]kit.LogLine{}
@@ -40,8 +40,7 @@ func (d *deployment) settled() map[string]kit.LogLine {
 	return settled
 }
 
-// peakMemory is the most memory that the worker's process has had, in MiB; 0 where the system does not show
-// it.
+// peakMemory returns the peak memory of the worker's process in MiB. It returns 0 on systems without /proc.
 func peakMemory(t *testing.T, w *kit.Worker) float64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.Command.Process.Pid))
@@ -61,8 +60,8 @@ func peakMemory(t *testing.T, w *kit.Worker) float64 {
 	return 0
 }
 
-// logFolder returns the folder for logs: NOTIFIER_ISOLATION_LOGS, to inspect them, or a folder that is
-// removed after the test.
+// logFolder returns a folder for the workers' logs. It is removed after the test, unless
+// NOTIFIER_ISOLATION_LOGS names a place to keep logs.
 func logFolder(t *testing.T) string {
 	t.Helper()
 	kept := os.Getenv("NOTIFIER_ISOLATION_LOGS")

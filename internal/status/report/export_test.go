@@ -5,10 +5,10 @@ import "time"
 // Hurry makes a Reporter report a hundred times a second.
 func (r *Reporter) Hurry() { r.every = 10 * time.Millisecond }
 
-// Note notes the result of a pipeline at a time.
+// Note records the result of a pipeline that ended at the given time.
 func (r *Reporter) Note(err error, at time.Time) { r.note(err, at) }
 
-// Bounds that tests reach.
+// Bounds for tests.
 const (
 	MaxEntries       = maxEntries
 	MaxFields        = maxFields

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// eachStore runs a test on a redis-server (or the Cluster that NOTIFIER_TEST_REDIS names) and on the embedded
+// eachStore runs a test on a redis-server, or the Cluster named by NOTIFIER_TEST_REDIS, and on the embedded
 // store.
 func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
@@ -38,7 +38,7 @@ func eachStore(t *testing.T, test func(t *testing.T, url string)) {
 
 var middleOfSlot = time.Date(2026, 11, 20, 9, 5, 0, 0, time.UTC)
 
-// inMiddleOfSlot starts an embedded store whose clock stands at middleOfSlot.
+// inMiddleOfSlot starts an embedded store and stops its clock at middleOfSlot, the middle of a tally.
 func inMiddleOfSlot(t *testing.T) (*miniredis.Miniredis, string) {
 	t.Helper()
 	store := redistest.RunEmbedded(t)
@@ -46,10 +46,10 @@ func inMiddleOfSlot(t *testing.T) (*miniredis.Miniredis, string) {
 	return store, "redis://" + store.Addr()
 }
 
-// replica is a Reporter that runs, and its log.
+// replica is a running Reporter and its log.
 type replica struct {
 	*report.Reporter
-	stop func() // waits for the last report
+	stop func() // returns after the last report
 	log  *observer.ObservedLogs
 }
 
@@ -114,7 +114,7 @@ func wantCounts(t *testing.T, reader *report.Reader, want map[string]int64) {
 	})
 }
 
-// ids lists replicas, those that are silent with an exclamation mark.
+// ids lists the IDs of replicas. An exclamation mark follows a silent one.
 func ids(replicas []report.Replica) string {
 	var list []string
 	for _, r := range replicas {
@@ -172,8 +172,8 @@ func TestReplicasCountTogether(t *testing.T) {
 	})
 }
 
-// A replica that dies is silent after five seconds, and gone after a minute. Its clock does not matter: the
-// store's is hours off.
+// A worker that dies is silent after five seconds and gone after a minute. Its own clock does not matter: the
+// store's clock is hours off.
 func TestReplicaDies(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{-7 * time.Hour, 7 * time.Hour} {
@@ -187,7 +187,7 @@ func TestReplicaDies(t *testing.T) {
 			proxy := redistest.StartProxy(t, store.Addr())
 			start(t, url, "a")
 			b := start(t, "redis://"+proxy.Addr, "b")
-			wantReplicas(t, reader, "a b") // a count is lost with the pipeline that takes it, if the store is not reached
+			wantReplicas(t, reader, "a b") // connected; an earlier failed pipeline would lose the count
 			b.Observe("sent", "", "errors", "", 1)
 			wantCounts(t, reader, map[string]int64{"errors sent  ": 1})
 			proxy.Cut()
@@ -208,7 +208,7 @@ func TestReplicaDies(t *testing.T) {
 	}
 }
 
-// Slots end by Redis's clock: counts older than an hour are not read.
+// Tallies follow Redis's clock, and the reader ignores counts older than an hour.
 func TestCountsGetOld(t *testing.T) {
 	t.Parallel()
 	store := redistest.RunEmbedded(t)
@@ -219,14 +219,14 @@ func TestCountsGetOld(t *testing.T) {
 	a.Observe("sent", "", "old", "", 1)
 	wantCounts(t, reader, map[string]int64{"old sent  ": 1})
 	store.SetTime(begun.Add(50 * time.Minute))
-	wantReplicas(t, reader, "a") // it has seen the new time
+	wantReplicas(t, reader, "a") // its heartbeat shows that it has the new time
 	a.Observe("sent", "", "new", "", 1)
 	wantCounts(t, reader, map[string]int64{"old sent  ": 1, "new sent  ": 1})
 	store.SetTime(begun.Add(50*time.Minute + time.Second))
 	wantCounts(t, reader, map[string]int64{"new sent  ": 1})
 }
 
-// Names that filled a slot do not keep others out of the next one.
+// The limit on names starts anew with each tally.
 func TestNextSlotHasOtherNames(t *testing.T) {
 	t.Parallel()
 	store, url := inMiddleOfSlot(t)
@@ -243,7 +243,7 @@ func TestNextSlotHasOtherNames(t *testing.T) {
 	})
 }
 
-// A lost reply counts nothing twice, and Redis being away costs the counts of that time only.
+// A lost reply never counts events twice, and an outage of Redis loses only the counts of that time.
 func TestCountsReachRedisAtMostOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -256,7 +256,7 @@ func TestCountsReachRedisAtMostOnce(t *testing.T) {
 		proxy.Break(fault, fault)
 		for range 20 {
 			a.Observe("sent", "", category, "", 1)
-			time.Sleep(time.Millisecond) // spread over several pipelines
+			time.Sleep(time.Millisecond) // spreads the counts over several pipelines
 		}
 		a.Observe("sent", "", category+"-last", "", 1)
 		kit.Eventually(t, "it counts again", func() bool {
@@ -275,7 +275,7 @@ func TestCountsReachRedisAtMostOnce(t *testing.T) {
 	if lines := a.log.Len(); lines > 0 {
 		t.Errorf("%v", a.log.All())
 	}
-	time.Sleep(2 * time.Second) // longer than a pipeline
+	time.Sleep(2 * time.Second) // longer than the timeout of a pipeline
 	proxy.Heal()
 	a.Observe("sent", "", "back", "", 7)
 	kit.Eventually(t, "it counts again", func() bool { return counts(t, reader)["back sent  "] == 7 })
@@ -343,7 +343,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// The database may hold anything under the same names.
+// The reader skips anything that no Reporter writes, because other programs may use the same keys.
 func TestJunkIsSkipped(t *testing.T) {
 	eachStore(t, func(t *testing.T, url string) {
 		client, ctx := kit.OpenRedis(t, url), t.Context()
@@ -359,7 +359,7 @@ func TestJunkIsSkipped(t *testing.T) {
 			"sent/\thuge\t": "9223372036854775807",
 			"sent/\t" + strings.Repeat("x", 300) + "\t": "1",
 		} {
-			for i := range int64(2) { // the slot may just have ended
+			for i := range int64(2) { // the tally may just have ended
 				kit.Check(t, client.HSet(ctx, fmt.Sprintf("{n}:tally:%d", slot+i), field, value).Err())
 			}
 		}
@@ -391,7 +391,7 @@ func TestJunkIsSkipped(t *testing.T) {
 		kit.Check(t, client.ZAdd(ctx, "{n}:alive", alive...).Err())
 
 		after := read(t, reader)
-		if got := ids(after.Replicas); got != "a foreign" || after.Skipped != 1 { // by the name of its key
+		if got := ids(after.Replicas); got != "a foreign" || after.Skipped != 1 { // the ID is in the key
 			t.Errorf("replicas %q, %d slots skipped", got, after.Skipped)
 		}
 		if after.Replicas[1].Seen.After(after.Now) {
@@ -409,8 +409,8 @@ func TestJunkIsSkipped(t *testing.T) {
 	})
 }
 
-// TestNamesOfAReplicaStayFarBelowTheReadersBound: the replicas share a hash, and a publisher can give each event
-// a source of its own.
+// One worker must not fill the hash that all workers share, even if a publisher gives each event its own
+// source.
 func TestNamesOfAReplicaStayFarBelowTheReadersBound(t *testing.T) {
 	t.Parallel()
 	_, url := inMiddleOfSlot(t)
@@ -436,7 +436,8 @@ func TestNamesOfAReplicaStayFarBelowTheReadersBound(t *testing.T) {
 	}
 }
 
-// TestClocksOfReplicas can be hours off. A reader gets all times by Redis's clock, and no list without a bound.
+// The clock of a worker can be hours off. The reader converts its times to Redis's clock and bounds its
+// lists.
 func TestClocksOfReplicas(t *testing.T) {
 	t.Parallel()
 	url, ahead := "redis://"+redistest.RunEmbedded(t).Addr(), 3*time.Hour
@@ -480,7 +481,7 @@ func TestReplicasAreBounded(t *testing.T) {
 	}
 }
 
-// A snapshot that is too long loses its lists, and the replica stays visible.
+// A snapshot that is too long loses its lists, but the worker stays visible.
 func TestLongSnapshotIsShortened(t *testing.T) {
 	t.Parallel()
 	store := redistest.RunEmbedded(t)
@@ -538,7 +539,7 @@ func TestDigestCountsLimitsAndMutes(t *testing.T) {
 	}
 }
 
-// Without Redis there is an error, and no report of zero replicas.
+// If Redis fails, Read returns an error instead of a report without workers.
 func TestReadWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -546,7 +547,7 @@ func TestReadWithoutRedis(t *testing.T) {
 	reader := newReader(t, "redis://"+proxy.Addr)
 	start(t, server.URL(), "a")
 	wantReplicas(t, reader, "a")
-	for range 5 { // at any of the round trips
+	for range 5 { // the faults can hit any round trip
 		proxy.Break(redistest.LoseReply, redistest.LoseReply, redistest.LoseReply)
 		if now, err := reader.Read(t.Context()); err == nil && len(now.Replicas) != 1 {
 			t.Errorf("no error, and replicas %q", ids(now.Replicas))
