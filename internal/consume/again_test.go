@@ -94,9 +94,7 @@ func (s *fixture) failOnce() {
 // record returns the in-flight record of an event, or the zero InFlight if there is no record.
 func (s *fixture) record(id string) ratelimit.InFlight {
 	s.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
-	defer func() { _ = client.Close() }()
-	text, err := client.HGet(s.Context(), "{"+namespace+"}:inflight", "errors:"+id).Result()
+	text, err := s.store.HGet(s.Context(), "{"+namespace+"}:inflight", "errors:"+id).Result()
 	if err == redis.Nil {
 		return ratelimit.InFlight{}
 	}
@@ -117,10 +115,8 @@ func (s *fixture) expectForgotten(id string) {
 // expectNoSlots expects that an event's slots were given back.
 func (s *fixture) expectNoSlots(id string) {
 	s.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
-	defer func() { _ = client.Close() }()
 	for _, scope := range []string{"global", "category:errors"} {
-		members, err := client.ZRange(s.Context(), "{"+namespace+"}:"+scope, 0, -1).Result()
+		members, err := s.store.ZRange(s.Context(), "{"+namespace+"}:"+scope, 0, -1).Result()
 		kit.Check(s.T, err)
 		for _, member := range members {
 			if strings.HasPrefix(member, "errors:"+id+" ") {

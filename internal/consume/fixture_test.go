@@ -47,6 +47,7 @@ type fixture struct {
 	*testing.T
 	nats  *devstack.NATS
 	redis *redistest.Server
+	store *redis.Client // of redis
 	slack *devstack.Slack
 	log   *logLines
 	js    jetstream.JetStream // the publisher's connection
@@ -61,8 +62,8 @@ func newFixture(t *testing.T) *fixture {
 func newFixtureWith(t *testing.T, start func(*testing.T) *redistest.Server) *fixture {
 	t.Helper()
 	t.Parallel() // before any server starts, so that waiting tests hold no resources
-	store := start(t)
-	server, err := devstack.StartNATS(kit.FreeAddr(t), t.TempDir())
+	server := start(t)
+	natsServer, err := devstack.StartNATS(kit.FreeAddr(t), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +71,12 @@ func newFixtureWith(t *testing.T, start func(*testing.T) *redistest.Server) *fix
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &fixture{T: t, nats: server, redis: store, slack: slack, log: &logLines{}}
+	store := redis.NewClient(&redis.Options{Addr: server.Addr})
+	s := &fixture{T: t, nats: natsServer, redis: server, store: store, slack: slack, log: &logLines{}}
 	t.Cleanup(func() {
 		_ = slack.Close()
-		_ = server.Close()
+		_ = natsServer.Close()
+		_ = store.Close()
 		if t.Failed() {
 			t.Logf("the log's last lines:\n%s", s.log.tail(30))
 		}
@@ -353,9 +356,7 @@ func (s *fixture) expectNothingLeft() {
 // charged returns the number of slots in use over all categories.
 func (s *fixture) charged() int {
 	s.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.redis.Addr})
-	defer func() { _ = client.Close() }()
-	slots, err := client.ZCard(s.Context(), "{"+namespace+"}:global").Result()
+	slots, err := s.store.ZCard(s.Context(), "{"+namespace+"}:global").Result()
 	kit.Check(s.T, err)
 	return int(slots)
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
@@ -252,11 +250,9 @@ func (m *muteHistory) finish() {
 	if charged[scarce] > scarceLimit {
 		m.Errorf("%d slots of %d/30m are taken", charged[scarce], scarceLimit)
 	}
-	client := redis.NewClient(&redis.Options{Addr: m.redis.Addr})
-	defer func() { _ = client.Close() }()
 	for category := range m.categories {
 		m.eventually(fmt.Sprintf("%d slots of %s are taken", charged[category], category), func() bool {
-			return client.ZCard(m.Context(), "{"+namespace+"}:category:"+category).Val() == int64(charged[category])
+			return m.store.ZCard(m.Context(), "{"+namespace+"}:category:"+category).Val() == int64(charged[category])
 		})
 	}
 	m.eventually("so they are over all", func() bool {

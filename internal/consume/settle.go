@@ -58,7 +58,7 @@ func (w *Worker) forgetPosts(ctx context.Context, batch []*result.Result) {
 			continue
 		}
 		end := w.settings.Limiter.Forfeit
-		if r.LastPost != "" && !r.Ambiguous { // admit.lua kept the slots for a post that this worker knows was not made
+		if r.LastPost != "" && !r.Ambiguous { // admit.lua kept the slots for a post that was not made
 			end = w.settings.Limiter.Refund
 		}
 		if _, err := end(ctx, decide.RequestOf(r), r.LastPost); err != nil {

@@ -82,8 +82,8 @@ func (s *Slack) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendNews writes the Faults if they differ from those shown, and the messages numbered above since. It returns
-// the Faults and the number that are shown then.
+// sendNews writes the status if its Faults or refused posts have changed, and the messages numbered above
+// since. It returns the status and the last number written so far.
 func (s *Slack) sendNews(w io.Writer, shown status, since int) (status, int, error) {
 	now := s.status()
 	if now.Faults != shown.Faults || now.Refused != shown.Refused {

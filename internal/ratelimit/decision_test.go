@@ -147,13 +147,10 @@ func TestReserveOfEachTier(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := reserving("10/1m+20/1h", "20/1h", map[string]int{"payments": 5})
 		limiter := s.limiter(t, rules, day)
-		limiter.admits(costing(event("e", "payments"), 5))
-		s.advance(t, 2*time.Minute)
-		limiter.admits(costing(event("f", "a"), 5))
-		s.advance(t, 2*time.Minute)
-		limiter.admits(costing(event("g", "a"), 5))
-		s.advance(t, 2*time.Minute)
-		limiter.admits(costing(event("h", "a"), 5))
+		for i, category := range []string{"payments", "a", "a", "a"} {
+			limiter.admits(costing(event(fmt.Sprint("e", i), category), 5))
+			s.advance(t, 2*time.Minute)
+		}
 	})
 }
 

@@ -24,8 +24,8 @@ func (s *store) paced(t testing.TB, pace string) caller {
 	return s.limiter(t, rules, day)
 }
 
-// wantPaced expects a wait for the pace. On a redis-server, where the clock runs, up to
-// half of it may have passed.
+// wantPaced expects a wait for the pace. On a redis-server, where the clock runs, up to half of it
+// may have passed.
 func (c caller) wantPaced(s *store, want time.Duration, post ratelimit.Post) {
 	c.t.Helper()
 	permit := c.ask(post)
@@ -101,15 +101,14 @@ func TestKeptSlotIsTakenOnce(t *testing.T) {
 		t.Run(pace, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
 				limiter := s.paced(t, pace)
-				first, others := ratelimit.Post{Name: "first", First: true}, mustParse(pace)[0].Count-1
-				limiter.postsTo(aChannel, "before")
-				for i := range others {
+				first, count := ratelimit.Post{Name: "first", First: true}, mustParse(pace)[0].Count
+				for i := range count {
 					limiter.postsTo(aChannel, fmt.Sprint("before", i))
 				}
 				limiter.wantPaced(s, time.Minute, first)
 				s.advance(t, time.Minute)
 				limiter.wantGranted(first)
-				for i := range others {
+				for i := range count - 1 {
 					limiter.postsTo(aChannel, fmt.Sprint("after", i))
 				}
 				limiter.wantPaced(s, time.Minute, ratelimit.Post{Name: "last"})

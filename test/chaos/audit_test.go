@@ -37,7 +37,8 @@ import (
 //   - If a process dies after a post and before its line, only other processes have lines about the
 //     event.
 //   - The same may happen when a process is terminated (see leftBehind).
-//   - Redis may forget a refund (see refundForgotten).
+//   - Redis may forget a refund or a refusal, and a worker may restore slots that the decision of
+//     another one removed (see refundForgotten, refusedOnOldPrimary and restoredByAnother).
 type audit struct {
 	d         *deployment
 	processes map[string]*process

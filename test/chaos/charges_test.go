@@ -161,8 +161,9 @@ func (a *audit) windows() {
 			if held > most && !a.wentOnWithout(time.UnixMicro(at), tier.Window) {
 				a.overfull++
 				until := time.UnixMicro(at)
-				a.problem("%s: %d slots in the %s until %s, expected at most %d%s\n    faults then:\n      %s", name, held, tier.Window,
-					clock(until), most, listed(scope, at, tier.Window), a.d.faults.around(until.Add(-tier.Window), until.Add(tier.Window)))
+				faults := a.d.faults.around(until.Add(-tier.Window), until.Add(tier.Window))
+				a.problem("%s: %d slots in the %s until %s, expected at most %d%s\n    faults then:\n      %s",
+					name, held, tier.Window, clock(until), most, listed(scope, at, tier.Window), faults)
 			}
 		}
 	}
@@ -204,7 +205,9 @@ func (a *audit) counted(scope []*admission) []*admission {
 
 // lostSomething reports whether Redis may have lost data between two times.
 func (a *audit) lostSomething(from, to time.Time) bool {
-	return slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool { return f.when.overlaps(from, to) })
+	return slices.ContainsFunc(a.d.faults.of(faultEmpty, faultFailover), func(f fault) bool {
+		return f.when.overlaps(from, to)
+	})
 }
 
 // listed describes the slots of an overfull window.
@@ -306,10 +309,8 @@ func (a *audit) chargedAgain(c chargedAgain) {
 			return
 		}
 	}
-	for _, f := range a.d.faults.of(faultEmpty, faultFailover) {
-		if f.when.overlaps(first, second.Add(time.Duration(a.d.ledger.retention)*time.Microsecond)) {
-			return // restored by the worker that got the second admission: late, but charged once
-		}
+	if a.lostSomething(first, second.Add(time.Duration(a.d.ledger.retention)*time.Microsecond)) {
+		return // restored by the worker that got the second admission: late, but charged once
 	}
 	if e := a.events[id]; e != nil {
 		a.wrongCharge(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
@@ -443,10 +444,10 @@ func (a *audit) restoredByAnother(lines []*line, admissions []*admission) bool {
 		return false
 	}
 	dropped := func(l *line) bool { return l.refusedByLimit() || l.Reason == outcome.Duplicate }
-	last := lines[len(lines)-1]
+	last, retention := lines[len(lines)-1], time.Duration(a.d.ledger.retention)*time.Microsecond
 	return !slices.ContainsFunc(lines, func(l *line) bool { return !dropped(l) }) &&
 		slices.ContainsFunc(lines, (*line).refusedByLimit) &&
-		a.lostSomething(time.UnixMicro(admissions[0].at), last.Time.Add(time.Duration(a.d.ledger.retention)*time.Microsecond))
+		a.lostSomething(time.UnixMicro(admissions[0].at), last.Time.Add(retention))
 }
 
 // handedBack reports whether a worker returned the stream message to NATS.

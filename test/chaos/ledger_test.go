@@ -273,7 +273,9 @@ func (r *ledger) take(members []redis.Z, now int64) map[taken]bool {
 			if other := before[identity.slot]; other != nil && identity.at < other.counts()+shortestWindow {
 				r.again = append(r.again, chargedAgain{identity.slot, other.counts(), identity.at})
 			}
-			a = &admission{slot: identity.slot, at: identity.at, scores: []int64{identity.at}, first: now, back: r.gone[identity]}
+			a = &admission{
+				slot: identity.slot, at: identity.at, scores: []int64{identity.at}, first: now, back: r.gone[identity],
+			}
 			r.now[identity] = a
 			r.all = append(r.all, a)
 		}

@@ -49,7 +49,8 @@ func (a *audit) report() string {
 	fmt.Fprintf(&b, "more than once       %d, %.0f per 1000 crashes; found in the channel instead %d\n", a.duplicates, per1000, a.lookedUp)
 	fmt.Fprintf(&b, "redelivered          %d lines\n", a.redelivered)
 	fmt.Fprintf(&b, "refusals judged      %d of %d lines\n", a.judgedRefusals, len(a.settled))
-	fmt.Fprintf(&b, "slots lost           %d in a crash or to a restore, %d because a refund was forgotten\n", a.slotsLost, a.refundsForgotten)
+	fmt.Fprintf(&b, "slots lost           %d in a crash or to a restore, %d because a refund was forgotten\n",
+		a.slotsLost, a.refundsForgotten)
 	fmt.Fprintf(&b, "faults               %s\n", a.d.faults.counts())
 	fmt.Fprintf(&b, "429 by a channel     %d, and %d in the one of billing\n",
 		a.d.slack.Limited(channel), a.d.slack.Limited(strings.TrimPrefix(routes, "billing=")))

@@ -118,7 +118,7 @@ func (s *Sender) Add(job decide.Job) {
 	s.returnSurplus(lane)
 }
 
-// returnSurplus hands back what a lane holds beyond its share, the youngest event first.
+// returnSurplus hands back the surplus of a lane, the events beyond its share, the youngest first.
 func (s *Sender) returnSurplus(lane string) {
 	for {
 		youngest, found := s.lanes.Surplus(lane)
@@ -133,12 +133,12 @@ func (s *Sender) returnSurplus(lane string) {
 	}
 }
 
-// returnPeriod is the time between two attempts to hand back what lanes hold beyond their shares. A full
-// worker adds no event, so Add alone would leave it full for as long as one channel fails.
+// returnPeriod is the time between two attempts to hand back the surplus of all lanes. A full worker adds no
+// event, so Add alone would leave it full until a failing channel recovers.
 const returnPeriod = time.Second
 
-// returnRegularly hands back the surplus of every lane until ctx is done, that of the slowest one first: what
-// it returns may leave the others within their shares.
+// returnRegularly hands back the surplus of every lane until ctx is done. It begins with the slowest lane,
+// which may leave the others within their shares.
 func (s *Sender) returnRegularly(ctx context.Context) {
 	ticker := time.NewTicker(returnPeriod)
 	defer ticker.Stop()
