@@ -25,11 +25,11 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 		return nil, nil
 	}
 	steering := func(ctx context.Context, connection *redis.Conn) error {
-		return a.steering.PutBack(ctx, connection)
+		return a.steering.Restore(ctx, connection)
 	}
 	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{
 		Replica: a.replica.id, Log: a.log,
-		PutBack: []func(context.Context, *redis.Conn) error{steering},
+		Restore: []func(context.Context, *redis.Conn) error{steering},
 	})
 }
 

@@ -14,8 +14,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestSnapshotOfARunningReplica follows a replica through an outage of Slack and one of Redis.
-func TestSnapshotOfARunningReplica(t *testing.T) {
+// TestSnapshotOfARunningWorker follows a worker through an outage of Slack and one of Redis.
+func TestSnapshotOfARunningWorker(t *testing.T) {
 	t.Parallel()
 	redis, err := devstack.StartRedis("127.0.0.1:0")
 	kit.Check(t, err)

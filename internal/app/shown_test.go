@@ -88,6 +88,6 @@ func TestNothingSecretIsShown(t *testing.T) {
 	other := s
 	other.AdminToken, other.Slack.Token, other.AdminAddr = "x", "y", "z"
 	if diff := cmp.Diff(s.Snapshot(), other.Snapshot()); diff != "" {
-		t.Errorf("the hash depends on what each replica may have otherwise (-one +other):\n%s", diff)
+		t.Errorf("the hash depends on what each worker may have otherwise (-one +other):\n%s", diff)
 	}
 }

@@ -71,7 +71,7 @@ func TestChannelIsSearchedAfterACutConnection(t *testing.T) {
 
 // The first replica loses its NATS connection during a post but still records it. The second replica waits
 // for that record and does not post again.
-func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
+func TestTwoWorkersPostASharedEventOnce(t *testing.T) {
 	s := newFixture(t)
 	s.createConsumer(impatient)
 	lone := &logLines{}
@@ -81,7 +81,7 @@ func TestTwoReplicasPostASharedEventOnce(t *testing.T) {
 	s.eventually("it is being posted", func() bool { return s.slack.Requests() == 1 })
 	first.connection.Close()
 	s.started()
-	s.eventually("the other replica settles it", func() bool { return len(s.log.settled()) == 1 })
+	s.eventually("the other worker settles it", func() bool { return len(s.log.settled()) == 1 })
 	if l := s.log.settled()[0]; l["reason"] != "duplicate" {
 		t.Errorf("line %v, expected a duplicate", l)
 	}

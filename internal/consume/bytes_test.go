@@ -21,7 +21,7 @@ func (s *fixture) expectWithinBudget(replicas ...*replica) {
 	s.Helper()
 	for i, r := range replicas {
 		if _, peak := r.Bytes(); peak > budget {
-			s.Errorf("replica %d: %d bytes were in flight or requested, expected at most %d", i, peak, budget)
+			s.Errorf("worker %d: %d bytes were in flight or requested, expected at most %d", i, peak, budget)
 		}
 	}
 }

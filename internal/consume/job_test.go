@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestReplicasShareTheLimits(t *testing.T) {
+func TestWorkersShareTheLimits(t *testing.T) {
 	s := newFixture(t)
 	for range 3 {
 		s.started(func(c *setup) { c.global, c.category = "20/30m", "4/30m" })

@@ -12,11 +12,11 @@ import (
 	"notifier/test/kit"
 )
 
-// TestMutesFollowTheModel publishes at random while mutes begin and end, on one replica earlier than on the
+// TestMutesFollowTheModel publishes at random while mutes begin and end, on one worker earlier than on the
 // other. It compares each outcome with a model: an event is sent, or dropped as muted if a mute may have
 // applied. Only sent events hold slots.
 //
-// Events wait in the lanes for the pace and occasionally for a Slack pause, and move to another replica
+// Events wait in the lanes for the pace and occasionally for a Slack pause, and move to another worker
 // when one stops.
 func TestMutesFollowTheModel(t *testing.T) {
 	seed := time.Now().UnixNano()
@@ -48,7 +48,7 @@ type muteHistory struct {
 	*fixture
 	chance     *rand.Rand
 	replicas   [2]*replica
-	mutes      [2]*muteSwitch // of each replica
+	mutes      [2]*muteSwitch // of each worker
 	categories map[string]*mutedCategory
 	events     []*mutedEvent
 	pauses     int
@@ -57,9 +57,9 @@ type muteHistory struct {
 
 // mutedCategory is the model of a category.
 type mutedCategory struct {
-	muted [2]bool // by replica
-	// sent counts the messages in Slack at the moment when the last replica muted the category. Afterwards
-	// each replica may finish at most one post.
+	muted [2]bool // by worker
+	// sent counts the messages in Slack at the moment when the last worker muted the category. Afterwards
+	// each worker may finish at most one post.
 	sent int
 }
 
@@ -71,9 +71,9 @@ func (c *mutedCategory) anywhere() bool { return c.muted[0] || c.muted[1] }
 type mutedEvent struct {
 	id, category string
 	cost         int
-	// may allows the outcome "muted": a replica muted the category while the event was possibly unsettled.
+	// may allows the outcome "muted": a worker muted the category while the event was possibly unsettled.
 	may bool
-	// must requires the outcome "muted": all replicas muted the category from publication to settlement.
+	// must requires the outcome "muted": all workers muted the category from publication to settlement.
 	must bool
 }
 
@@ -95,7 +95,7 @@ func newMuteHistory(t *testing.T, chance *rand.Rand) *muteHistory {
 	return m
 }
 
-// another starts a replica that posts one event at a time at a slow pace, so that events queue.
+// another starts a worker that posts one event at a time at a slow pace, so that events queue.
 func (m *muteHistory) another(i int) *replica {
 	return m.started(with(m.mutes[i]), func(c *setup) {
 		c.concurrency, c.pace, c.overrides = 1, "1/15ms", fmt.Sprintf("%s=%d/30m", scarce, scarceLimit)
@@ -140,7 +140,7 @@ func (m *muteHistory) publishOne() {
 	m.events = append(m.events, e)
 }
 
-// mute applies a mute to some of the replicas.
+// mute applies a mute to some of the workers.
 func (m *muteHistory) mute(category string, of *mutedCategory) {
 	before, settled := of.everywhere(), m.outcomes()
 	for i := range m.mutes {
@@ -157,7 +157,7 @@ func (m *muteHistory) mute(category string, of *mutedCategory) {
 	}
 }
 
-// unmute ends a mute on some of the replicas. Half of the time it first waits for events that must be
+// unmute ends a mute on some of the workers. Half of the time it first waits for events that must be
 // dropped.
 func (m *muteHistory) unmute(category string, of *mutedCategory) {
 	if of.everywhere() {
@@ -183,11 +183,11 @@ func (m *muteHistory) unmute(category string, of *mutedCategory) {
 	}
 }
 
-// expectQuiet checks that only posts already under way completed after the last replica muted the category.
+// expectQuiet checks that only posts already under way completed after the last worker muted the category.
 func (m *muteHistory) expectQuiet(category string, of *mutedCategory) {
 	m.Helper()
 	if sent := m.sentOf(category) - of.sent; sent > len(m.replicas) {
-		m.Errorf("%d events of %s were sent after all replicas had muted it, expected at most %d",
+		m.Errorf("%d events of %s were sent after all workers had muted it, expected at most %d",
 			sent, category, len(m.replicas))
 	}
 }
@@ -237,7 +237,7 @@ func (m *muteHistory) finish() {
 		case e.must:
 			m.expectMuted(e)
 		case outcome == "muted" && !e.may:
-			m.Errorf("%+v is dropped as muted, and no replica had muted it", *e)
+			m.Errorf("%+v is dropped as muted, and no worker had muted it", *e)
 		case outcome == "sent":
 			charged[e.category] += e.cost
 		case outcome != "muted" && (outcome != "category" || e.category != scarce):

@@ -66,7 +66,7 @@ func (s *fixture) replay(id string) line {
 	return s.lineOf(id)
 }
 
-// Otherwise a replica that has not noticed the repair would dead-letter the replayed events again.
+// Otherwise a worker that has not noticed the repair would dead-letter the replayed events again.
 func TestReplayedEventTriesRefusedChannel(t *testing.T) {
 	s := newFixture(t)
 	r := s.started()
@@ -87,7 +87,7 @@ func TestReplayedEventTriesRefusedChannel(t *testing.T) {
 	}
 }
 
-// begunByAnother simulates another replica that begins a post of the event right after admission and then
+// begunByAnother simulates another worker that begins a post of the event right after admission and then
 // crashes.
 type begunByAnother struct {
 	consume.Limiter
@@ -106,9 +106,9 @@ func (l begunByAnother) Admit(ctx context.Context, batch []ratelimit.Request) ([
 	return decisions, err
 }
 
-// The channel may have accepted the other replica's post before it began to refuse. The event may be in
+// The channel may have accepted the other worker's post before it began to refuse. The event may be in
 // Slack and keeps its slot.
-func TestRefusedChannelAfterAnotherReplicasPost(t *testing.T) {
+func TestRefusedChannelAfterAnotherWorkersPost(t *testing.T) {
 	s := newFixture(t)
 	s.started(quick, func(c *setup) {
 		c.limiter = func(l consume.Limiter) consume.Limiter { return begunByAnother{l, "posted"} }

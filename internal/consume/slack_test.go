@@ -10,7 +10,7 @@ import (
 )
 
 // No replica posts before Retry-After has passed. Then each event is posted once.
-func TestRateLimitPausesAllReplicas(t *testing.T) {
+func TestRateLimitPausesAllWorkers(t *testing.T) {
 	s := newFixture(t)
 	one := func(c *setup) { c.concurrency, c.batch = 1, 4 }
 	s.started(one)

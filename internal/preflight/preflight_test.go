@@ -102,7 +102,7 @@ func (r reports) Replicas(context.Context) (found []report.Replica, err error) {
 	return found, r.err
 }
 
-func TestReplicasWithOtherSettings(t *testing.T) {
+func TestWorkersWithOtherSettings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		running reports

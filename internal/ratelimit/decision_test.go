@@ -398,17 +398,3 @@ func TestLimitsOfOthersCostNothing(t *testing.T) {
 		t.Errorf("%d arguments with 1,000 limits for others, %d without", many, few)
 	}
 }
-
-// A worker with short windows keeps the in-flight records of a worker with longer ones.
-func TestShorterWindowsKeepTheInFlightRecord(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		long := s.limiter(t, kit.Rules("9/1h", "9/1h", ""), day)
-		long.admits(event("held", "a"))
-		s.advance(t, 10*time.Minute)
-		short := s.limiter(t, kit.Rules("1000/1m", "1000/1m", ""), day)
-		short.admits(events(100, "e", "b")...) // one call in 16 looks for old records
-		if !s.HExists(t.Context(), "{n}:inflight", "a:held").Val() {
-			t.Error("it is forgotten")
-		}
-	})
-}

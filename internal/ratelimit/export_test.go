@@ -49,13 +49,13 @@ func (l *Limiter) KeepJournal(replica string) {
 	l.journal.start(l.plan.Load().remembers)
 }
 
-// PutBack restores the journal of a limiter, as a Healer does.
-func (l *Limiter) PutBack(ctx context.Context, connection *redis.Conn) error {
+// Restore restores the journal of a limiter, as a Healer does.
+func (l *Limiter) Restore(ctx context.Context, connection *redis.Conn) error {
 	store, err := run(ctx, l, connection, quarantineCall(l.keys, "primary", 0), decodeQuarantine)
 	if err != nil {
 		return err
 	}
-	_, err = l.putBack(ctx, connection, store.token)
+	_, err = l.restore(ctx, connection, store.token)
 	return err
 }
 

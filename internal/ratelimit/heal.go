@@ -138,8 +138,8 @@ type Healing struct {
 	Replica string // unique name of this worker, without blanks
 	Log     *zap.Logger
 
-	// PutBack restores further state of the store. The Healer repeats each function until it succeeds.
-	PutBack []func(context.Context, *redis.Conn) error
+	// Restore restores further state of the store. The Healer repeats each function until it succeeds.
+	Restore []func(context.Context, *redis.Conn) error
 }
 
 // Healer restores the admissions of a Limiter into a store that may have lost them, before that store
@@ -398,12 +398,12 @@ func (h *Healer) begin() {
 func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server, store quarantined) error {
 	started := time.Now()
 	h.begin()
-	tally, err := h.limiter.putBack(ctx, connection, store.token)
+	tally, err := h.limiter.restore(ctx, connection, store.token)
 	if err != nil {
 		return err
 	}
-	for _, putBack := range h.config.PutBack {
-		if err := putBack(ctx, connection); err != nil {
+	for _, restore := range h.config.Restore {
+		if err := restore(ctx, connection); err != nil {
 			return err
 		}
 	}
@@ -457,9 +457,9 @@ func (h *Healer) report(tally restored, took time.Duration, late bool) {
 	}
 }
 
-// putBack restores the journal, the oldest admissions first. It returns errAnother if the store has a new
+// restore restores the journal, the oldest admissions first. It returns errAnother if the store has a new
 // token.
-func (l *Limiter) putBack(ctx context.Context, connection *redis.Conn, token string) (restored, error) {
+func (l *Limiter) restore(ctx context.Context, connection *redis.Conn, token string) (restored, error) {
 	var sum restored
 	entries := l.journal.all()
 	slices.SortStableFunc(entries, func(a, b remembered) int { return cmp.Compare(a.at, b.at) })

@@ -173,7 +173,7 @@ func TestStoreEmptiedTwiceInAQuarantine(t *testing.T) {
 }
 
 // A worker that was frozen during a quarantine decides nothing before it has restored its admissions.
-func TestFrozenReplicaPutsBackFirst(t *testing.T) {
+func TestFrozenWorkerRestoresFirst(t *testing.T) {
 	eachFleet(t, forms, func(t *testing.T, s *store, f *fleet, rules ratelimit.Rules) {
 		a, frozen := f.join(rules, day), f.join(rules, day)
 		a.admits(events(10, "a", "x")...)
@@ -200,7 +200,7 @@ func TestFrozenReplicaPutsBackFirst(t *testing.T) {
 			"sent": func(ctx context.Context) error { return frozen.Sent(ctx, event("f-3", "x")) },
 		} {
 			// A busy Redis may miss the deadline, so each call is repeated.
-			kit.Eventually(t, what+" has to put back first", func() bool {
+			kit.Eventually(t, what+" has to restore first", func() bool {
 				// Without a deadline, the call would wait longer for the stopped healer.
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
@@ -459,12 +459,12 @@ func TestStoreEmptiedDuringHealing(t *testing.T) {
 		if healings++; healings != 2 { // the first healing is the start of the worker
 			return nil
 		}
-		kit.Eventually(t, "the other one has put back", func() bool {
+		kit.Eventually(t, "the other one has restored", func() bool {
 			return connection.ZCard(ctx, "{n}:global").Val() == 20
 		})
 		return connection.FlushAll(ctx).Err()
 	}
-	b := f.start(rules, day, ratelimit.Healing{PutBack: []func(context.Context, *redis.Conn) error{empties}})
+	b := f.start(rules, day, ratelimit.Healing{Restore: []func(context.Context, *redis.Conn) error{empties}})
 	b.healedAgain()
 	a.admits(events(10, "a", "x")...)
 	b.admits(events(10, "b", "x")...)
@@ -479,7 +479,7 @@ func TestStoreEmptiedDuringHealing(t *testing.T) {
 }
 
 // A worker that starts on an emptied store does not decide before the other workers have restored theirs.
-func TestJoiningReplicaWaits(t *testing.T) {
+func TestJoiningWorkerWaits(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	rules := kit.Rules("10/30m", "10/30m", "")

@@ -92,7 +92,7 @@ func (h *history) mayAsk(by int, request ratelimit.Request) bool {
 
 // requestsOfOne fills a batch for one worker. The suffix of an id names the first worker of the event.
 func (h *history) requestsOfOne(r *rapid.T, batch []ratelimit.Request) (caller, replica) {
-	by := rapid.IntRange(0, lossyReplicas-1).Draw(r, "replica")
+	by := rapid.IntRange(0, lossyReplicas-1).Draw(r, "worker")
 	var before []ratelimit.Request
 	for _, request := range h.asked {
 		if h.mayAsk(by, request) {
@@ -231,7 +231,7 @@ func (h *history) lose(r *rapid.T) {
 	connection := h.s.Conn()
 	defer func() { _ = connection.Close() }()
 	for _, by := range order {
-		if err := h.limiters[by].PutBack(ctx, connection); err != nil {
+		if err := h.limiters[by].Restore(ctx, connection); err != nil {
 			r.Fatal(err)
 		}
 	}

@@ -199,10 +199,10 @@ func playSteered(t *testing.T, s *store, client redis.UniversalClient) int {
 			counts.add(h.steered.counts)
 		})
 	})
-	t.Logf("%d operations compared around %d changes of temporary limits, which refused %d events; %d batches while replicas had others",
+	t.Logf("%d operations compared around %d changes of temporary limits, which refused %d events; %d batches while workers had others",
 		operations, counts.changes, counts.refused, counts.differ)
 	if !t.Failed() && !testing.Short() && (counts.refused == 0 || counts.differ == 0) {
-		t.Error("no temporary limit has refused anything, or all replicas had the same: this compares nothing")
+		t.Error("no temporary limit has refused anything, or all workers had the same: this compares nothing")
 	}
 	return operations
 }

@@ -144,7 +144,7 @@ func (h *history) which(r *rapid.T) (caller, replica) {
 	if n := len(h.replicas); n > 1 && h.lossy == nil && rapid.IntRange(0, 19).Draw(r, "one leaves") == 0 {
 		h.replicas, h.limiters = h.replicas[1:], h.limiters[1:]
 	}
-	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "replica")
+	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "worker")
 	return h.limiters[i], h.replicas[i]
 }
 

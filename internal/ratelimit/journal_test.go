@@ -32,7 +32,7 @@ func TestJournalIsBounded(t *testing.T) {
 	all := j.all()
 	if first, last := now+10*blockSize, now+maxRemembered+10*blockSize-1; len(all) != maxRemembered ||
 		all[0].at != first || all[len(all)-1].at != last {
-		t.Errorf("%d are put back, from %d to %d, expected %d, from %d to %d", len(all), all[0].at-now, all[len(all)-1].at-now,
+		t.Errorf("%d are restored, from %d to %d, expected %d, from %d to %d", len(all), all[0].at-now, all[len(all)-1].at-now,
 			maxRemembered, first-now, last-now)
 	}
 	rememberAll(j, 1, now+2*time.Hour.Microseconds())

@@ -152,7 +152,7 @@ func (w *witness) ask(r *rapid.T) {
 		request = rapid.SampledFrom(w.asked).Draw(r, "of")
 	}
 	w.asked = append(w.asked, request)
-	by := rapid.IntRange(0, len(w.replicas)-1).Draw(r, "replica")
+	by := rapid.IntRange(0, len(w.replicas)-1).Draw(r, "worker")
 	p := w.replicas[by]
 	if w.single() {
 		w.floorsHold(p, request)

@@ -124,12 +124,12 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	if old == nil {
 		old = &admission{}
 	}
-	putBack := b.takeOut(old) // its old slots in logs do not count against it
+	restore := b.takeOut(old) // its old slots in logs do not count against it
 	if refusal := b.refusal(request); refusal != nil {
 		refusal.Posts, refusal.LastPost = old.posts, old.post
 		switch {
 		case old.post != "": // it may be in Slack
-			putBack()
+			restore()
 			old.released = false
 		case old.posts == 0:
 			old.inFlight = false
@@ -150,8 +150,8 @@ func (b *batch) decide(request ratelimit.Request) ratelimit.Decision {
 	return ratelimit.Decision{Verdict: ratelimit.Admitted}
 }
 
-// takeOut removes an event's slots from the logs of its scopes. Calling putBack restores them.
-func (b *batch) takeOut(a *admission) (putBack func()) {
+// takeOut removes an event's slots from the logs of its scopes. Calling restore restores them.
+func (b *batch) takeOut(a *admission) (restore func()) {
 	removed := map[*scope][]*charge{}
 	a.released, a.releaser = true, b.by.number
 	for _, level := range b.by.levels(a.request.Category) {

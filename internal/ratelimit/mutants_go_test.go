@@ -140,6 +140,6 @@ var goMistakes = map[string][]string{
 		"h.healed != nil« && *h.healed == found¦»\n\th.mu",
 		"\t\t«return errReplica¦found.replica = true»\n\tcase found.generation",
 		"for left := «healPoll¦time.Duration(0)»; left > 0; {",
-		"range h.config.PutBack«¦[:0]» {",
+		"range h.config.Restore«¦[:0]» {",
 	},
 }

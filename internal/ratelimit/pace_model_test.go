@@ -259,7 +259,7 @@ func newPaceHistory(t *testing.T, r *rapid.T, s *store, client redis.UniversalCl
 	kit.Check(t, client.FlushAll(t.Context()).Err())
 	s.startAt(0) // so that a replayed history begins at the same time
 	h := &paceHistory{t: t, s: s, model: newPaceModel()}
-	for range rapid.IntRange(1, 3).Draw(r, "replicas") {
+	for range rapid.IntRange(1, 3).Draw(r, "workers") {
 		pace := ratelimit.Tier{}
 		if rapid.IntRange(0, 4).Draw(r, "off") > 0 {
 			pace.Count = rapid.IntRange(1, 4).Draw(r, "count")
@@ -296,7 +296,7 @@ func (h *paceHistory) beginAgain(r *rapid.T) {
 }
 
 func (h *paceHistory) ask(r *rapid.T, post ratelimit.Post) {
-	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "replica")
+	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "worker")
 	want := h.model.begin(h.now(), h.paces[i], post)
 	got, err := h.replicas[i].Begin(h.t.Context(), post)
 	if err != nil {
@@ -324,7 +324,7 @@ func (h *paceHistory) answer(r *rapid.T) {
 	if answer.RetryAfter == 0 {
 		answer.Posted = rapid.IntRange(0, 3).Draw(r, "failed") > 0
 	}
-	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "replica")
+	i := rapid.IntRange(0, len(h.replicas)-1).Draw(r, "worker")
 	for range rapid.IntRange(1, 2).Draw(r, "times") {
 		wantScope, wantLeft := h.model.answered(h.now(), answer)
 		scope, left, err := h.replicas[i].Answered(h.t.Context(), answer)

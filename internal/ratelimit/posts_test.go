@@ -95,7 +95,7 @@ func TestLostPermitIsGivenAgain(t *testing.T) {
 
 // Two workers can hold one event, if its consumer was deleted or one of them was frozen for longer than
 // AckWait.
-func TestEventIsLeasedToOneReplica(t *testing.T) {
+func TestEventIsLeasedToOneWorker(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
 		e := event("e", "a")
@@ -265,7 +265,7 @@ func TestFailureKeepsTheRestOfTheRecord(t *testing.T) {
 
 // After a total loss, a failed post is restored as failed. A failure reported late does not replace a later
 // post.
-func TestFailureIsPutBack(t *testing.T) {
+func TestFailureIsRestored(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
 		c.admits(e)
@@ -304,7 +304,7 @@ func TestLostFailureIsUnknown(t *testing.T) {
 		later := recorded()
 		s.putsBack(t, a)
 		if got := recorded(); got != later {
-			t.Errorf("%q, expected the other replica's post %q", got, later)
+			t.Errorf("%q, expected the other worker's post %q", got, later)
 		}
 
 		restores(begun)
@@ -318,7 +318,7 @@ func TestLostFailureIsUnknown(t *testing.T) {
 		restores(later)
 		s.putsBack(t, a)
 		if got := recorded(); got != later {
-			t.Errorf("%q, expected the other replica's post %q", got, later)
+			t.Errorf("%q, expected the other worker's post %q", got, later)
 		}
 
 		restores(failed)
@@ -336,7 +336,7 @@ func TestLostFailureIsUnknown(t *testing.T) {
 		s.putsBack(t, b)
 		a.wantUnknown(e, "p1", "p2")
 		if a.refundAfter(e, "p1") {
-			t.Error("refunded, although the other replica's post may be in Slack")
+			t.Error("refunded, although the other worker's post may be in Slack")
 		}
 	})
 }

@@ -34,7 +34,7 @@ func withJournal(t *testing.T, test func(t *testing.T, s *store, c caller)) {
 }
 
 // Sent ids are restored for the whole dedupe window, even if all limits have shorter windows.
-func TestASentIDIsPutBackLongAfterItsWindow(t *testing.T) {
+func TestASentIDIsRestoredLongAfterItsWindow(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		c.want(ratelimit.Admitted, event("e", "a"))
 		kit.Check(t, c.Sent(t.Context(), event("e", "a")))
@@ -81,7 +81,7 @@ func (s *store) putsBack(t *testing.T, limiters ...caller) {
 	connection := s.Conn()
 	defer func() { _ = connection.Close() }()
 	for _, c := range limiters {
-		kit.Check(t, c.PutBack(t.Context(), connection))
+		kit.Check(t, c.Restore(t.Context(), connection))
 	}
 }
 
@@ -202,7 +202,7 @@ func TestEmptiedStoreIsAsItWas(t *testing.T) {
 
 // The commands status and why read the index. Without it, full categories would be missing until their
 // next admission.
-func TestTheIndexIsPutBack(t *testing.T) {
+func TestTheIndexIsRestored(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -252,7 +252,7 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 				s.empty(t)
 				s.putsBack(t, b, a)
 				if got := s.used(t, rules); got != 22 && (name == "exact" || got != 23) {
-					t.Errorf("%d slots are taken, expected 22, or 23 in buckets: both have put back the redelivered event", got)
+					t.Errorf("%d slots are taken, expected 22, or 23 in buckets: both workers have restored the redelivered event", got)
 				}
 			})
 		})
@@ -261,7 +261,7 @@ func TestPuttingBackTwiceChangesNothing(t *testing.T) {
 
 // A redelivered event is in two journals. Restoring both charges it once: always if nothing was lost,
 // otherwise if the worker that admitted it first also restores first.
-func TestARedeliveredEventIsPutBackOnce(t *testing.T) {
+func TestARedeliveredEventIsRestoredOnce(t *testing.T) {
 	for name, limit := range forms {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *store) {
@@ -311,7 +311,7 @@ func TestAChangeOfFormPutsNothingBackTwice(t *testing.T) {
 
 // A log would need a member for each slot, so an event above MaxExactCost is restored into buckets even
 // if the limit writes logs by now.
-func TestCostlyEventIsPutBackIntoBuckets(t *testing.T) {
+func TestCostlyEventIsRestoredInBuckets(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("5000/1h:1m", "5000/1h:1m", "")
 		c := s.remembering(t, "r", rules, day)
@@ -353,7 +353,7 @@ func TestASettledEventIsNotInFlightAgain(t *testing.T) {
 }
 
 // An id that is admitted again after its dedupe window takes a second slot. Both are restored.
-func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
+func TestBothSlotsOfAnIDAreRestored(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
 		c := s.remembering(t, "r", rules, time.Second)
@@ -369,7 +369,7 @@ func TestBothSlotsOfAnIDArePutBack(t *testing.T) {
 }
 
 // An event that was decided again has two entries in the journal. After its refund neither is restored.
-func TestRefundAfterASecondDecisionIsPutBack(t *testing.T) {
+func TestRefundAfterASecondDecisionIsRestored(t *testing.T) {
 	withJournal(t, func(t *testing.T, s *store, c caller) {
 		e := event("e", "a")
 		c.admits(e)
@@ -433,7 +433,7 @@ func TestDuplicateReleasesNothing(t *testing.T) {
 }
 
 // A redelivery tells a worker that another one has decided its event again.
-func TestAnotherReplicasSecondDecisionIsPutBack(t *testing.T) {
+func TestAnotherWorkersSecondDecisionIsRestored(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		rules := kit.Rules("9/10m", "9/10m", "")
 		a, b := s.remembering(t, "a", rules, day), s.remembering(t, "b", rules, day)
@@ -601,14 +601,14 @@ func TestStoreWithoutATokenIsClosedForItsQuarantine(t *testing.T) {
 
 // A new token removes the mark of a worker if its last admission has left every window. Workers get a
 // new name at each start, so the marks would accumulate.
-func TestANewTokenForgetsReplicasThatAreLongGone(t *testing.T) {
+func TestANewTokenForgetsWorkersThatAreLongGone(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		ctx, now := t.Context(), s.Time(t.Context()).Val()
 		gone, there := now.Add(-32*day-time.Second), now.Add(-32*day+time.Minute)
 		kit.Check(t, s.HSet(ctx, "{n}:meta", "seen gone", gone.UnixMicro(), "seen there", there.UnixMicro()).Err())
 		s.quarantine(t, "g1")
 		if s.HExists(ctx, "{n}:meta", "seen gone").Val() || !s.HExists(ctx, "{n}:meta", "seen there").Val() {
-			t.Errorf("%v, expected the mark of the replica that may have something in a window, and no other",
+			t.Errorf("%v, expected the mark of the worker that may have something in a window, and no other",
 				s.HGetAll(ctx, "{n}:meta").Val())
 		}
 	})
@@ -633,7 +633,7 @@ func TestPuttingBackMovesTheOpeningOn(t *testing.T) {
 		c := s.remembering(t, "r", kit.Rules("9/10m", "9/10m", ""), day)
 		c.want(ratelimit.Admitted, event("e", "a"))
 		s.empty(t)
-		s.quarantine(t, "primary") // as in PutBack
+		s.quarantine(t, "primary") // as in Restore
 		s.putsBack(t, c)
 		_, wait := s.quarantine(t, "primary")
 		s.waits(t, wait, 1500*time.Millisecond) // never earlier
@@ -670,7 +670,7 @@ func TestPostsArePutBackAfterASecondDecision(t *testing.T) {
 		s.empty(t)
 		s.putsBack(t, b)
 		if difference := cmp.Diff(before, s.HGetAll(t.Context(), "{n}:inflight").Val()); difference != "" {
-			t.Errorf("in flight (-before +put back):\n%s", difference)
+			t.Errorf("in flight (-before +restored):\n%s", difference)
 		}
 		b.wantPermit(ratelimit.LastPostUnknown, 1, again, "", "q1")
 		b.posts(2, failed, "", "q2")
@@ -679,14 +679,14 @@ func TestPostsArePutBackAfterASecondDecision(t *testing.T) {
 		s.putsBack(t, b)
 		b.wantPermit(ratelimit.LastPostUnknown, 1, again, "", "q1")
 		if n := s.count(t, "{n}:global"); n != 2 {
-			t.Errorf("%d slots are put back, expected those of the second admissions", n)
+			t.Errorf("%d slots are restored, expected those of the second admissions", n)
 		}
 		b.admits(once)
 		b.wantPermit(ratelimit.LastPostUnknown, 1, once, "", "q3")
 		s.empty(t)
 		s.putsBack(t, a)
 		if left := s.PTTL(t.Context(), "{n}:inflight").Val(); left < 22*time.Hour {
-			t.Errorf("the posts that are put back expire in %s, expected a day", left)
+			t.Errorf("the restored posts expire in %s, expected a day", left)
 		}
 	})
 }

@@ -237,7 +237,7 @@ func TestRecentPostKeepsAnOldRecord(t *testing.T) {
 }
 
 // Clean-up removes the field of a worker a month after its last admission, and no other field.
-func TestReplicasThatAreGoneAreForgotten(t *testing.T) {
+func TestWorkersThatAreGoneAreForgotten(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		c := s.limiter(t, kit.Rules("999/1h", "999/1h", ""), day)
 		now := s.Time(t.Context()).Val()

@@ -27,7 +27,7 @@ func TestUsedShareIsOfTheNearestBound(t *testing.T) {
 	}
 }
 
-// TestTimesByAnotherClock: the clock of the replica is three hours ahead.
+// TestTimesByAnotherClock: the clock of the worker is three hours ahead.
 func TestTimesByAnotherClock(t *testing.T) {
 	now := time.Date(2026, 11, 20, 9, 10, 38, 0, time.UTC)
 	taken := func(clock time.Time) snapshot.Snapshot {

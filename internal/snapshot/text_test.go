@@ -46,6 +46,6 @@ func TestLinesDescribeConditions(t *testing.T) {
 	}
 	idle := snapshot.Snapshot{Time: now, InFlight: 3, Channels: []snapshot.Channel{{Name: "#alerts", Queued: 3}}}
 	if lines := idle.Lines(); lines != nil {
-		t.Errorf("%q of a replica at work, expected nothing", lines)
+		t.Errorf("%q of a worker at work, expected nothing", lines)
 	}
 }

@@ -243,9 +243,9 @@ func TestADamagedKeyHidesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestASilentReplicaIsShown in colour, with its last heartbeat. While Redis refuses writes, no replica can
+// TestASilentWorkerIsShown in colour, with its last heartbeat. While Redis refuses writes, no replica can
 // store one.
-func TestASilentReplicaIsShown(t *testing.T) {
+func TestASilentWorkerIsShown(t *testing.T) {
 	s := &stored{Report: report.Report{Now: now, Replicas: []report.Replica{silentFor(replica("a", shows("1/1h", 0)), 20*time.Second)}}}
 	shown := func() string {
 		var out strings.Builder

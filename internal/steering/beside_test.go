@@ -11,7 +11,7 @@ import (
 	"notifier/test/kit"
 )
 
-// The script of release v0.2.0. During an upgrade its replicas and commands run beside this release.
+// The script of release v0.2.0. During an upgrade its workers and commands run beside this release.
 //
 //go:embed testdata/v0.2.0/steer.lua
 var steerBefore string
@@ -24,7 +24,7 @@ func (w *world) before(arguments ...any) int64 {
 	return reply[0]
 }
 
-// restoreBefore restores a hash as a replica of v0.2.0 does.
+// restoreBefore restores a hash as a worker of v0.2.0 does.
 func (w *world) restoreBefore(read map[string]string) int64 {
 	w.Helper()
 	arguments := []any{"restore", read["version"], "born", read["born"]}
@@ -63,7 +63,7 @@ func TestReleaseBeforeSharesTheHash(t *testing.T) {
 	if status := w.restoreBefore(both); status != 0 {
 		t.Errorf("v0.2.0 restores a cleared mute: %d, %v", status, w.fields())
 	}
-	kit.Check(t, r.PutBack(t.Context(), w.client))
+	kit.Check(t, r.Restore(t.Context(), w.client))
 	r.flush()
 	if r.muted("a") || r.muted("b") {
 		t.Errorf("a cleared mute is back: %v", w.fields())

@@ -120,7 +120,7 @@ func (f *Follower) catchUp(ctx context.Context) error {
 	known, _ := f.current()
 	state, err := f.store.Read(ctx)
 	if err == nil && state.Version < known.Version {
-		if err = f.putBack(ctx, f.store.redis, known); err == nil {
+		if err = f.restore(ctx, f.store.redis, known); err == nil {
 			state, err = f.store.Read(ctx)
 		}
 	}
@@ -137,18 +137,18 @@ func (f *Follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// PutBack restores the hash as it was last read, through the given client, if the store has lost it. Repeating
+// Restore restores the hash as it was last read, through the given client, if the store has lost it. Repeating
 // it is harmless.
-func (f *Follower) PutBack(ctx context.Context, client redis.Scripter) error {
+func (f *Follower) Restore(ctx context.Context, client redis.Scripter) error {
 	known, _ := f.current()
 	if known.Version == 0 {
 		return nil
 	}
-	return f.putBack(ctx, client, known)
+	return f.restore(ctx, client, known)
 }
 
-func (f *Follower) putBack(ctx context.Context, client redis.Scripter, known State) error {
-	restored, err := f.store.putBack(ctx, client, known)
+func (f *Follower) restore(ctx context.Context, client redis.Scripter, known State) error {
+	restored, err := f.store.restore(ctx, client, known)
 	if restored {
 		f.log.Info("mutes and limits restored", zap.Int("orders", len(known.Orders)))
 	}

@@ -15,7 +15,7 @@ import (
 	"notifier/test/redistest"
 )
 
-func TestAReplicaFollows(t *testing.T) {
+func TestAWorkerFollows(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica()
 	r.flush() // does nothing before Load
@@ -137,7 +137,7 @@ func TestRunFollows(t *testing.T) {
 	away, stop := context.WithCancel(t.Context())
 	stop()
 	if err := steering.NewFollower(store, &limits{}, zap.NewNop()).Load(away); err == nil {
-		t.Error("a new replica has read nothing, and reports no error")
+		t.Error("a new worker has read nothing, and reports no error")
 	}
 	_, _, err = w.store.Clear(t.Context(), steering.Mute, "long")
 	kit.Check(t, err)

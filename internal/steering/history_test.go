@@ -18,11 +18,11 @@ import (
 	"notifier/test/redistest"
 )
 
-// TestWhatIsInForceIsLikeTheModel plays random histories of orders to replicas that follow at their own
+// TestWhatIsInForceIsLikeTheModel plays random histories of orders to workers that follow at their own
 // times, and compares the overrides in force in each of them with a model: mutes, limits, version and ends. The
 // store loses everything, or the newest changes, in between.
 //
-// Redis's clock is set, in whole minutes. The replicas' own clock runs meanwhile, but no check comes as close
+// Redis's clock is set, in whole minutes. The workers' own clock runs meanwhile, but no check comes as close
 // to an end as that takes.
 func TestWhatIsInForceIsLikeTheModel(t *testing.T) {
 	t.Parallel()
@@ -58,15 +58,15 @@ type history struct {
 	hash      stored
 	followers []*follower
 	copied    *copied
-	// all replicas knew them when the store was lost, and they have not changed since
+	// all workers knew them when the store was lost, and they have not changed since
 	sure map[string]steering.Order
-	// since all agreed after the last loss: before that, another replica may put it back
+	// since all agreed after the last loss: before that, another worker may put it back
 	cleared map[string]bool
-	agreed  bool // all replicas and the store, since the last loss
+	agreed  bool // all workers and the store, since the last loss
 	counts  *historyCounts
 }
 
-// follower is a replica, and the model of its knowledge.
+// follower is a worker, and the model of its knowledge.
 type follower struct {
 	*replica
 	known  stored
@@ -89,7 +89,7 @@ func (h *history) begin(r *rapid.T) {
 	h.now = time.Date(2026, 11, 20, 4, 39, 0, 0, time.UTC)
 	h.embedded.SetTime(h.now)
 	h.sure, h.cleared, h.agreed = map[string]steering.Order{}, map[string]bool{}, true
-	for range rapid.IntRange(1, mostFollowers).Draw(r, "replicas") {
+	for range rapid.IntRange(1, mostFollowers).Draw(r, "workers") {
 		h.followers = append(h.followers, h.follower(r))
 	}
 }
@@ -100,7 +100,7 @@ func (h *history) end() {
 	}
 }
 
-// follower returns a new replica that has read the hash.
+// follower returns a new worker that has read the hash.
 func (h *history) follower(r *rapid.T) *follower {
 	f := &follower{replica: h.replica(), known: h.hash.copy(), seen: h.now}
 	if err := f.Load(h.Context()); err != nil {
@@ -134,7 +134,7 @@ func (h *history) set(r *rapid.T) {
 		r.Fatal(err)
 	}
 	order.Since, order.Until = h.now, h.now.Add(length)
-	if h.hash.version == 0 { // a hash that begins before the lost one is put back takes its place
+	if h.hash.version == 0 { // a hash that begins before the lost one is restored takes its place
 		h.sure = map[string]steering.Order{}
 	}
 	h.hash.set(order, h.now)
@@ -166,9 +166,9 @@ func (h *history) clear(r *rapid.T) {
 	}
 }
 
-func (h *history) flush(r *rapid.T) { h.follow(rapid.SampledFrom(h.followers).Draw(r, "replica")) }
+func (h *history) flush(r *rapid.T) { h.follow(rapid.SampledFrom(h.followers).Draw(r, "worker")) }
 
-// follow lets one replica flush its counts.
+// follow lets one worker flush its counts.
 func (h *history) follow(f *follower) {
 	f.flush()
 	f.seen = h.now
@@ -177,13 +177,13 @@ func (h *history) follow(f *follower) {
 		return
 	}
 	if h.hash.version < f.known.version {
-		h.hash.putBack(f.known, h.now)
+		h.hash.restore(f.known, h.now)
 		h.counts.restored++
 	}
 	f.known = h.hash.copy()
 }
 
-// wait lets time pass, and a replica or none sees that at once.
+// wait lets time pass, and a worker or none sees that at once.
 func (h *history) wait(r *rapid.T) {
 	minutes := rapid.SampledFrom([]int{1, 1, 2, 3, 57, 24 * 60, 33 * 24 * 60}).Draw(r, "minutes")
 	h.pass(time.Duration(minutes) * time.Minute)
@@ -192,7 +192,7 @@ func (h *history) wait(r *rapid.T) {
 	}
 }
 
-// pass lets time pass in Redis. No replica sees that before its next flush.
+// pass lets time pass in Redis. No worker sees that before its next flush.
 func (h *history) pass(d time.Duration) {
 	h.now = h.now.Add(d)
 	if h.hash.version != 0 && h.hash.kept.Equal(h.now) { // at that very moment a store may have it or not
@@ -204,12 +204,12 @@ func (h *history) pass(d time.Duration) {
 	}
 }
 
-// restart replaces a replica by one that has only read the store.
+// restart replaces a worker by one that has only read the store.
 func (h *history) restart(r *rapid.T) {
-	i := rapid.IntRange(0, len(h.followers)-1).Draw(r, "replica")
+	i := rapid.IntRange(0, len(h.followers)-1).Draw(r, "worker")
 	h.followers[i].Stop()
 	h.followers[i] = h.follower(r)
-	for name, o := range h.sure { // a replica still has to know it
+	for name, o := range h.sure { // a worker still has to know it
 		if !slices.ContainsFunc(h.followers, func(f *follower) bool { return f.known.orders[name].Until.Equal(o.Until) }) {
 			delete(h.sure, name)
 		}
@@ -235,7 +235,7 @@ func (h *history) lose(r *rapid.T) {
 }
 
 // lost leaves the store with a given hash, and notes the overrides that have to be in force again after all
-// replicas have restored their copies.
+// workers have restored their copies.
 func (h *history) lost(left stored) {
 	h.sure, h.cleared = map[string]steering.Order{}, map[string]bool{}
 	putsBack := func(f *follower) bool { return f.known.version > left.version }
@@ -249,7 +249,7 @@ func (h *history) lost(left stored) {
 	h.counts.losses++
 }
 
-// setBack takes away the newest changes, as a failover does. All replicas restore their copies, in any order,
+// setBack takes away the newest changes, as a failover does. All workers restore their copies, in any order,
 // before the next change. As with lose, versions are of another time then.
 func (h *history) setBack(r *rapid.T) {
 	h.pass(time.Minute)
@@ -270,16 +270,16 @@ func (h *history) setBack(r *rapid.T) {
 			h.follow(f)
 			continue
 		}
-		if err := f.PutBack(ctx, h.client); err != nil {
+		if err := f.Restore(ctx, h.client); err != nil {
 			r.Fatal(err)
 		}
 		if f.known.version != 0 {
-			h.hash.putBack(f.known, h.now)
+			h.hash.restore(f.known, h.now)
 		}
 	}
 }
 
-// settle lets all replicas follow until none has anything to do. Then all agree with the store, and nothing
+// settle lets all workers follow until none has anything to do. Then all agree with the store, and nothing
 // is lost or has come back.
 func (h *history) settle(r *rapid.T) {
 	for range 2 + len(h.followers) {
@@ -290,11 +290,11 @@ func (h *history) settle(r *rapid.T) {
 	for i, f := range h.followers {
 		orders, _ := f.InForce()
 		if difference := diff(h.hash.inForce(h.now), orders); difference != "" {
-			r.Fatalf("replica %d does not agree with the store (-store +replica):\n%s", i, difference)
+			r.Fatalf("worker %d does not agree with the store (-store +worker):\n%s", i, difference)
 		}
 		for name, o := range h.sure {
 			if o.Until.After(h.now) && !slices.ContainsFunc(orders, func(is steering.Order) bool { return diff(o, is) == "" }) {
-				r.Fatalf("%s is lost, and all replicas knew it", name)
+				r.Fatalf("%s is lost, and all workers knew it", name)
 			}
 		}
 		for _, o := range orders {
@@ -306,7 +306,7 @@ func (h *history) settle(r *rapid.T) {
 	h.agreed = true
 }
 
-// check compares the store and each replica with the model.
+// check compares the store and each worker with the model.
 func (h *history) check(r *rapid.T) {
 	state := h.read()
 	if difference := diff(h.hash.inForce(h.now), state.InForce(h.now, steering.Mute, steering.Limit)); difference != "" ||
@@ -317,7 +317,7 @@ func (h *history) check(r *rapid.T) {
 		want := f.known.inForce(f.seen)
 		orders, version := f.InForce()
 		if difference := diff(want, orders); difference != "" || version != f.known.version {
-			r.Fatalf("replica %d has version %d, expected %d (-model +replica):\n%s", i, version, f.known.version, difference)
+			r.Fatalf("worker %d has version %d, expected %d (-model +worker):\n%s", i, version, f.known.version, difference)
 		}
 		h.checkLimits(r, i, f, want)
 	}
@@ -341,7 +341,7 @@ func (h *history) checkLimits(r *rapid.T, i int, f *follower, want []steering.Or
 		got["category/"+name] = limit.String()
 	}
 	if difference := cmp.Diff(limits, got); difference != "" {
-		r.Fatalf("replica %d has asked for other limits (-model +replica):\n%s", i, difference)
+		r.Fatalf("worker %d has asked for other limits (-model +worker):\n%s", i, difference)
 	}
 }
 

@@ -65,8 +65,8 @@ func (s *stored) clear(name string, now time.Time) (found bool) {
 	return true
 }
 
-// putBack stores a replica's copy if there is no hash, or an older version.
-func (s *stored) putBack(known stored, now time.Time) {
+// restore stores a worker's copy if there is no hash, or an older version.
+func (s *stored) restore(known stored, now time.Time) {
 	if s.version < known.version {
 		*s = known.copy()
 		s.kept = now.Add(keptFor)

@@ -171,8 +171,8 @@ func (s *Store) Clear(ctx context.Context, kind Kind, target string) (found bool
 	return reply.status == 1, reply.version, err
 }
 
-// putBack restores a reading if there is no hash, or an older version. Repeating it is harmless.
-func (s *Store) putBack(ctx context.Context, client redis.Scripter, known State) (restored bool, err error) {
+// restore restores a reading if there is no hash, or an older version. Repeating it is harmless.
+func (s *Store) restore(ctx context.Context, client redis.Scripter, known State) (restored bool, err error) {
 	arguments := []any{"restore", strconv.FormatInt(known.Version, 10)}
 	for _, o := range known.Orders {
 		arguments = append(arguments, o.field(), o.value)

@@ -130,7 +130,7 @@ func TestUnknownGaugesAreAbsent(t *testing.T) {
 		}
 	}
 	if got["refused_channels"] != "0" {
-		t.Error("the gauges of the replica itself are absent")
+		t.Error("the gauges of the worker itself are absent")
 	}
 	if text := scrape(t, m); !strings.Contains(text, "\nnotifier_log_errors_total 3\n") {
 		t.Errorf("log errors are absent:\n%s", text)

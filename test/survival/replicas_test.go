@@ -1,7 +1,6 @@
 package survival
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -35,17 +34,12 @@ type replicas struct {
 	// missing counts admissions that no worker could restore before the store opened. The excess may reach
 	// it.
 	missing int
-	// names lists every worker ever started, including dead ones.
-	names []string
 }
 
 func startReplicas(in *installation, form form, url string) *replicas {
 	in.Helper()
 	f := &replicas{form: form, url: url}
 	f.pause.Store(int64(pauseSteady))
-	for i := range replicaCount {
-		f.names = append(f.names, fmt.Sprintf("r%d", i))
-	}
 	for i := range replicaCount {
 		its := url
 		if i == 0 && in.late != nil {

@@ -97,7 +97,7 @@ func TestHandBackUsesHalfOfMaxAckPending(t *testing.T) {
 	// the others have used as well.
 	sum := handed[0] + handed[1] + handed[2]
 	if slices.Min(handed) == 0 || sum > 200+2*len(replicas) || sum < 200-24 {
-		t.Errorf("the replicas have handed back %v, expected some each, and together half of 400 with what is in flight",
+		t.Errorf("the workers have handed back %v, expected some each, and together half of 400 with what is in flight",
 			handed)
 	}
 }

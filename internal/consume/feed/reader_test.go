@@ -664,7 +664,7 @@ func TestLargeMessageDoesNotWaitForSlowChannels(t *testing.T) {
 	}
 }
 
-func TestLargeMessageTakenByAnotherReplica(t *testing.T) {
+func TestLargeMessageTakenByAnotherWorker(t *testing.T) {
 	c := reading(t, 8, always, bounded)
 	c.exceeds(c.request(8))
 	c.ends(c.request(1), "408", "Request Timeout", 1, 0)

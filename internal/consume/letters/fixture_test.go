@@ -120,8 +120,8 @@ func (d *fixture) all() []*letters.Letter {
 	return all
 }
 
-// putBack replays the only letter.
-func (d *fixture) putBack() error {
+// replay returns the only letter to the stream.
+func (d *fixture) replay() error {
 	d.Helper()
 	all := d.all()
 	if len(all) != 1 {

@@ -21,7 +21,7 @@ func TestReplay(t *testing.T) {
 		"X-Two", "one", "X-Two", "two", "x-lower", "ü \x1b[2J", "Content-Type", "text/plain", "Empty", "",
 		"Status", "503", "notifier-detail", "forged", "Notifier-Source", "/s x")
 	stored := d.stored("NOTIFY_DEAD")[0].Time
-	kit.Check(t, d.putBack())
+	kit.Check(t, d.replay())
 	back := d.stored("NOTIFY")[0]
 	want := nats.Header{
 		"Notifier-Event-Id": {"e-1"}, "Notifier-Source": {"/s x"},
@@ -90,7 +90,7 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 			d := newFixture(t)
 			d.letter("e-1", "{}")
 			test.prepare(d)
-			err := d.putBack()
+			err := d.replay()
 			if failed := (*letters.LetterError)(nil); !errors.As(err, &failed) || failed.Permanent || !strings.Contains(failed.Why, test.want) {
 				t.Errorf("%v, expected a LetterError with %q", err, test.want)
 			}

@@ -157,7 +157,7 @@ func TestEachSeesNoLaterLetters(t *testing.T) {
 func TestUndeletableLettersAreNotReplayed(t *testing.T) {
 	d := newFixture(t, func(c *jetstream.StreamConfig) { c.DenyDelete = true })
 	d.letter("e-1", "{")
-	err := d.putBack()
+	err := d.replay()
 	if err == nil || !strings.Contains(err.Error(), "stream NOTIFY_DEAD does not allow messages to be deleted") {
 		t.Errorf("%v, expected that none can be deleted", err)
 	}

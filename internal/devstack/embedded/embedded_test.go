@@ -10,8 +10,7 @@ import (
 	"notifier/test/kit"
 )
 
-// The scripts read an expiry back and write it again (keep in lua/admit.lua): it must not move with the time
-// of asking.
+// admit.lua reads an expiry and writes it again (keep). It must not drift.
 func TestAnExpiryReadBackStaysWhereItWasSet(t *testing.T) {
 	store := embedded.NewStore()
 	now := time.Date(2026, 11, 20, 4, 39, 1, 0, time.UTC)
@@ -35,7 +34,7 @@ func TestAnExpiryReadBackStaysWhereItWasSet(t *testing.T) {
 	}
 }
 
-// In real time as well, where the clock cannot be set: "notifier dev" runs so.
+// Without SetTime, as "notifier-dev dev" runs it.
 func TestKeysExpireInRealTime(t *testing.T) {
 	store := embedded.NewStore()
 	kit.Check(t, store.Start())

@@ -141,14 +141,14 @@ func asked(t *testing.T, events []simulate.Event, rules ratelimit.Rules, dedupe 
 			case ratelimit.Duplicate:
 				outcomes[places[i]] = "duplicate"
 			default:
-				outcomes[places[i]] = fmt.Sprint(d.Tier, " for ", d.RetryAfter)
+				outcomes[places[i]] = fmt.Sprint(d.Verdict.Reason(), " ", d.Tier, " for ", d.RetryAfter)
 			}
 		}
 	}
 	return outcomes
 }
 
-// outcomes formats verdicts for comparison. A refusal shows its tier and the time until a retry.
+// outcomes formats verdicts for comparison. A refusal shows the reason, the tier and the wait.
 func outcomes(verdicts []simulate.Verdict) []string {
 	var outcomes []string
 	for _, v := range verdicts {
@@ -158,7 +158,7 @@ func outcomes(verdicts []simulate.Verdict) []string {
 		case v.Reason == "duplicate":
 			outcomes = append(outcomes, v.Reason)
 		default:
-			outcomes = append(outcomes, fmt.Sprint(v.Tier, " for ", v.RetryAfter))
+			outcomes = append(outcomes, fmt.Sprint(v.Reason, " ", v.Tier, " for ", v.RetryAfter))
 		}
 	}
 	return outcomes

@@ -22,23 +22,23 @@ func TestWhatRefusesIsNamed(t *testing.T) {
 	}{
 		"tiers of a category": {
 			text: repeat(5, func(i int) string { return at(time.Duration(i)*3*time.Second, "a") }), category: "2/30m+1/5s",
-			want: []string{"sent", "1/5s for 2s", "sent", "2/30m for 29m51s", "2/30m for 29m48s"},
+			want: []string{"sent", "category 1/5s for 2s", "sent", "category 2/30m for 29m51s", "category 2/30m for 29m48s"},
 		},
 		"a cost": {
 			text: at(0, "a", `"cost":3`) + at(0, "a", `"cost":2`) + at(0, "a") + at(0, "a", `"cost":5`), category: "4/30m",
-			want: []string{"sent", "4/30m for 30m0s", "sent", "dead"},
+			want: []string{"sent", "category 4/30m for 30m0s", "sent", "dead"},
 		},
 		"a group of its own": {
 			text: three("a") + three("b.x"), groups: "b=1/2m",
-			want: []string{"sent", "sent", "sent", "sent", "1/2m for 2m0s", "1/2m for 2m0s"},
+			want: []string{"sent", "sent", "sent", "sent", "group 1/2m for 2m0s", "group 1/2m for 2m0s"},
 		},
 		"a reserve": {
 			text: three("a") + three("b"), global: "4/1h", reserve: "b=2",
-			want: []string{"sent", "sent", "4/1h for 1h0m0s", "sent", "sent", "4/1h for 1h0m0s"},
+			want: []string{"sent", "sent", "global 4/1h for 1h0m0s", "sent", "sent", "global 4/1h for 1h0m0s"},
 		},
 		// At 04:39:01.123457, the minute ends in 58.876543 s and the hour in 20m58.876543s.
-		"buckets":        {text: three("a"), global: "2/1h:1m", want: []string{"sent", "sent", "2/1h:1m for 1h0m58.876542s"}},
-		"a fixed window": {text: three("a"), global: "2/1h:fixed", want: []string{"sent", "sent", "2/1h:fixed for 20m58.876543s"}},
+		"buckets":        {text: three("a"), global: "2/1h:1m", want: []string{"sent", "sent", "global 2/1h:1m for 1h0m58.876542s"}},
+		"a fixed window": {text: three("a"), global: "2/1h:fixed", want: []string{"sent", "sent", "global 2/1h:fixed for 20m58.876543s"}},
 	} {
 		limits := kit.Rules(cmp.Or(test.global, "9/1h"), cmp.Or(test.category, "5000/1h"), test.overrides)
 		got := outcomes(run(t, test.text, levels(limits, test.group, test.groups, test.reserve), day))
@@ -61,7 +61,7 @@ func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 	}
 	// A refused event was not sent, so its repetition is no duplicate.
 	text = at(0, "a") + x(0) + x(time.Hour)
-	want = []string{"sent", "1/30m for 30m0s", "sent"}
+	want = []string{"sent", "category 1/30m for 30m0s", "sent"}
 	if got := outcomes(run(t, text, kit.Rules("100/30m", "1/30m", ""), day)); !slices.Equal(want, got) {
 		t.Errorf("%q, expected %q", got, want)
 	}

@@ -97,7 +97,7 @@ func TestLateSuccessOpensNothing(t *testing.T) {
 }
 
 // Slack paused another replica, so this one has not failed.
-func TestPauseOfAnotherReplicaIsNoFailure(t *testing.T) {
+func TestPauseOfAnotherWorkerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
 		add(l, "a", 1)

@@ -105,9 +105,9 @@ func TestLaneThatWaitsLongestGoesFirst(t *testing.T) {
 
 func TestClosedLaneDelaysNoOther(t *testing.T) {
 	for name, result := range map[string]Result{
-		"a limit":                {Signal: ChannelLimited, AtLeast: time.Hour},
-		"another replica's wait": {Signal: ChannelPaused, AtLeast: time.Hour},
-		"the pace":               {Pace: time.Hour},
+		"a limit":               {Signal: ChannelLimited, AtLeast: time.Hour},
+		"another worker's wait": {Signal: ChannelPaused, AtLeast: time.Hour},
+		"the pace":              {Pace: time.Hour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLanes("a", "b")
