@@ -16,8 +16,9 @@ import (
 	"notifier/internal/wait"
 )
 
-// Pauses between two lookups of the streams. After failures they grow from streamsSoon, because the stream may
-// be about to be created, to streamsRarely: a denied request is a line in the logs of the server each time.
+// Pauses between two lookups of the streams. After failures of a connected worker they grow from streamsSoon,
+// because the stream may be about to be created, to streamsRarely: a denied request is a line in the logs of the
+// server each time.
 const (
 	streamsEvery   = 20 * time.Second
 	streamsSoon    = time.Second
@@ -27,10 +28,11 @@ const (
 
 // streamLookup looks up how full the streams are, and whether events are unread or stuck.
 type streamLookup struct {
-	names []string // events first, then dead letters
-	info  func(ctx context.Context, name string) (*jetstream.StreamInfo, error)
-	stuck func(ctx context.Context) (feed.StuckLook, error)
-	last  feed.StuckLook // used by run alone
+	names     []string // events first, then dead letters
+	connected func() bool
+	info      func(ctx context.Context, name string) (*jetstream.StreamInfo, error)
+	stuck     func(ctx context.Context) (feed.StuckLook, error)
+	last      feed.StuckLook // used by run alone
 
 	mu    sync.Mutex
 	known []snapshot.Stream
@@ -53,7 +55,9 @@ func newStreamLookup(connection *nats.Conn, stream, consumer string) (*streamLoo
 	stuck := func(ctx context.Context) (feed.StuckLook, error) {
 		return feed.LookForStuck(ctx, js, stream, consumer)
 	}
-	return &streamLookup{names: []string{stream, letters.StreamName(stream)}, info: info, stuck: stuck}, nil
+	return &streamLookup{
+		names: []string{stream, letters.StreamName(stream)}, connected: connection.IsConnected, info: info, stuck: stuck,
+	}, nil
 }
 
 // list returns the result of the last lookup, or nil before the first.
@@ -68,9 +72,12 @@ func (l *streamLookup) run(ctx context.Context) {
 	failed := streamsSoon
 	for {
 		pause := streamsEvery
-		if l.look(ctx) {
+		switch succeeded := l.look(ctx); {
+		case succeeded:
 			failed = streamsSoon
-		} else {
+		case !l.connected():
+			pause, failed = streamsSoon, streamsSoon
+		default:
 			pause, failed = failed, min(2*failed, streamsRarely)
 		}
 		if !wait.For(ctx, pause*3/4+rand.N(pause/2)) { // workers spread their lookups
@@ -79,10 +86,11 @@ func (l *streamLookup) run(ctx context.Context) {
 	}
 }
 
-// look looks up every stream once, and reports whether that succeeded.
+// look looks up every stream once, and reports whether that succeeded. Without a connection it makes no request:
+// each would wait for its timeout.
 func (l *streamLookup) look(ctx context.Context) bool {
 	now := make([]snapshot.Stream, len(l.names))
-	succeeded := true
+	succeeded := l.connected()
 	for i, name := range l.names {
 		now[i] = l.one(ctx, name)
 		succeeded = succeeded && now[i].Unknown == ""
@@ -113,10 +121,14 @@ func (l *streamLookup) lookAtConsumer(ctx context.Context, stream *snapshot.Stre
 }
 
 func (l *streamLookup) one(ctx context.Context, name string) snapshot.Stream {
+	stream := snapshot.Stream{Name: name, Seen: time.Now().UTC()}
+	if !l.connected() {
+		stream.Unknown = "no connection to NATS"
+		return stream
+	}
 	ctx, cancel := context.WithTimeout(ctx, streamsTimeout)
 	defer cancel()
 	info, err := l.info(ctx, name)
-	stream := snapshot.Stream{Name: name, Seen: time.Now().UTC()}
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		stream.Unknown = "there is no such stream"

@@ -23,7 +23,8 @@ func TestDeniedStreamsAreLookedUpRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var lookups atomic.Int64
-		var granted atomic.Bool
+		var granted, connected atomic.Bool
+		connected.Store(true)
 		info := func(ctx context.Context, _ string) (*jetstream.StreamInfo, error) {
 			lookups.Add(1)
 			if !granted.Load() {
@@ -35,7 +36,8 @@ func TestDeniedStreamsAreLookedUpRarely(t *testing.T) {
 			}, nil
 		}
 		stuck := func(context.Context) (feed.StuckLook, error) { return feed.StuckLook{}, nil }
-		l := &streamLookup{names: []string{"NOTIFY"}, info: info, stuck: stuck}
+		isConnected := func() bool { return connected.Load() }
+		l := &streamLookup{names: []string{"NOTIFY"}, connected: isConnected, info: info, stuck: stuck}
 		go l.run(ctx)
 		time.Sleep(time.Hour) // of synctest's clock
 		synctest.Wait()
@@ -51,6 +53,23 @@ func TestDeniedStreamsAreLookedUpRarely(t *testing.T) {
 		used, _ := l.list()[0].Used()
 		if n := lookups.Load() - before; used != .5 || n < 20 || n > 40 {
 			t.Errorf("%g used after %d lookups in ten minutes, expected 0.5 and about 30", used, n)
+		}
+
+		// An outage of NATS makes no requests, and ends for the lookups within seconds.
+		connected.Store(false)
+		time.Sleep(streamsEvery * 2)
+		synctest.Wait()
+		before = lookups.Load()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got, n := l.list()[0], lookups.Load()-before; got.Unknown != "no connection to NATS" || n != 0 {
+			t.Errorf("%+v after %d lookups without a connection, expected an unknown state and none", got, n)
+		}
+		connected.Store(true)
+		time.Sleep(2 * streamsSoon)
+		synctest.Wait()
+		if used, _ := l.list()[0].Used(); used != .5 {
+			t.Errorf("%g used two seconds after the connection was made again, expected 0.5", used)
 		}
 		cancel()
 		synctest.Wait()

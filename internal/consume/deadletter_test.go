@@ -80,7 +80,7 @@ func TestBadEventIsDeadLetteredUncharged(t *testing.T) {
 		}
 		want := nats.Header{
 			"Notifier-Event-Id": {id}, "Notifier-Reason": {test.reason}, "Notifier-Detail": {l["detail"].(string)},
-			"Notifier-Subject":    {"notify." + test.category},
+			"Notifier-Subject": {"notify." + test.category}, "Nats-Expected-Stream": {"NOTIFY_DEAD"},
 			"Notifier-Stream-Seq": {strconv.FormatUint(seq, 10)}, "X-Trace": {"one", "two"}, "x-lower": {"kept"},
 		}
 		if diff := cmp.Diff(want, header); diff != "" {

@@ -49,10 +49,15 @@ func TestGoodEventsNeedNoDeadLetterStream(t *testing.T) {
 	s.eventually("the worker reports it", func() bool {
 		return strings.HasPrefix(r.waitsFor("dead_letter"), "stream NOTIFY_DEAD: ")
 	})
+	s.publish("errors", "") // dead; its letter waits, although FOREIGN would take it
+	s.eventually("the letter waits for the stream", func() bool {
+		return strings.HasPrefix(r.waitsFor("dead_letter"), "nats: dead letter: stream NOTIFY_DEAD: ")
+	})
 	s.publishMany("errors", 300) // more than the worker holds
 	s.settled(300)
-	s.expectNothingLeft()
 	kit.Check(t, s.js.DeleteStream(t.Context(), "FOREIGN"))
+	s.settled(301)
+	s.expectNothingLeft()
 	s.eventually("the worker has made its own", func() bool { return len(r.Snapshot().Waits) == 0 })
 	if s.streamInfo(deadName).Config.MaxAge != 30*24*time.Hour {
 		t.Error("the dead-letter stream is not the worker's own")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,21 +24,31 @@ const safeReplicas = 3
 // creationTimeout bounds the creation of a stream, which takes longer than a lookup.
 const creationTimeout = 5 * time.Second
 
-// Maker finds or creates streams.
+// Patience is for Maker.Patience: a cluster that starts refuses three replicas until all of its servers have
+// joined, and a stream with one would keep one.
+const Patience = time.Minute
+
+// Maker finds or creates streams. It must not be copied after its first use, and is safe for concurrent use.
 type Maker struct {
 	JetStream jetstream.JetStream
 	Replicas  int // of new streams; zero means 3 in a cluster of three or more servers, else 1
 
 	SizeSetting string // names the variable for the size of the stream; may be empty
 
+	// Patience is the time for which a cluster has to refuse three replicas before a stream is created with one.
+	Patience time.Duration
+
 	// Fewer is called for a stream that was created with one replica because the servers of a cluster have no
 	// room for three, with their reason. It may be nil.
 	Fewer func(stream string, reason error)
+
+	mu      sync.Mutex
+	refused time.Time // when the cluster first refused three replicas; zero after a success
 }
 
 // NewMaker makes a Maker for a worker, and logs streams that got too few replicas.
-func NewMaker(js jetstream.JetStream, replicas int, sizeSetting string, log *zap.Logger) Maker {
-	maker := Maker{JetStream: js, Replicas: replicas, SizeSetting: sizeSetting}
+func NewMaker(js jetstream.JetStream, replicas int, sizeSetting string, log *zap.Logger) *Maker {
+	maker := &Maker{JetStream: js, Replicas: replicas, SizeSetting: sizeSetting, Patience: Patience}
 	maker.Fewer = func(stream string, reason error) {
 		log.Warn("the stream has one replica", zap.String("stream", stream), zap.Error(reason),
 			zap.String("advice", "give the servers room for three, then: nats stream edit "+stream+
@@ -47,8 +58,19 @@ func NewMaker(js jetstream.JetStream, replicas int, sizeSetting string, log *zap
 }
 
 // Ensure finds a stream, or creates it; Maker.Replicas replaces config.Replicas. Workers may call it at the
-// same time: they get the same stream. Errors wrap the errors of package jetstream.
-func (m Maker) Ensure(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+// same time: they get the same stream. Errors wrap the errors of package jetstream. While a cluster refuses three
+// replicas, Ensure fails for Maker.Patience, and then creates the stream with one.
+func (m *Maker) Ensure(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := m.ensure(ctx, config)
+	if err == nil {
+		m.mu.Lock()
+		m.refused = time.Time{}
+		m.mu.Unlock()
+	}
+	return stream, err
+}
+
+func (m *Maker) ensure(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := m.JetStream.Stream(ctx, config.Name)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return stream, err
@@ -64,7 +86,7 @@ func (m Maker) Ensure(ctx context.Context, config jetstream.StreamConfig) (jetst
 }
 
 // explain adds to a refusal which setting or limit to change.
-func (m Maker) explain(err error, config jetstream.StreamConfig) error {
+func (m *Maker) explain(err error, config jetstream.StreamConfig) error {
 	lower := fmt.Sprintf("lower %s, %d, or raise", m.SizeSetting, config.MaxBytes)
 	if m.SizeSetting == "" || config.MaxBytes <= 0 {
 		lower = "raise"
@@ -88,7 +110,7 @@ func (m Maker) explain(err error, config jetstream.StreamConfig) error {
 // Forecast returns the error with which the server would refuse to create a stream, as far as the limits of
 // the account tell, or nil. It counts the stream in account, for the next forecast. clustered reports whether
 // the server belongs to a cluster, which may keep three replicas.
-func (m Maker) Forecast(account *jetstream.AccountInfo, config jetstream.StreamConfig, clustered bool) error {
+func (m *Maker) Forecast(account *jetstream.AccountInfo, config jetstream.StreamConfig, clustered bool) error {
 	choices := []int{m.Replicas}
 	if m.Replicas == 0 {
 		choices = []int{1}
@@ -146,7 +168,7 @@ func refusal(code jetstream.ErrorCode, description string) error {
 	return &jetstream.APIError{Code: 400, ErrorCode: code, Description: description}
 }
 
-func (m Maker) create(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+func (m *Maker) create(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	if m.Replicas > 0 {
 		stream, err := m.createWith(ctx, config, m.Replicas)
 		if m.Replicas > 1 && isAbout(err, tooFewServers...) {
@@ -165,6 +187,9 @@ func (m Maker) create(ctx context.Context, config jetstream.StreamConfig) (jetst
 			"a server of the cluster is offline: start it, or set NATS_REPLICAS to 1: %w",
 			refused,
 		)
+	case isAbout(refused, noSuitablePeers, insufficientResources) && m.refusedFor() < m.Patience:
+		return nil, fmt.Errorf("the cluster does not keep three replicas yet, after %s one has to do: %w",
+			m.Patience, refused)
 	}
 	stream, err := m.createWith(ctx, config, 1)
 	if err == nil && m.Fewer != nil && !isAbout(refused, notClustered) {
@@ -173,9 +198,19 @@ func (m Maker) create(ctx context.Context, config jetstream.StreamConfig) (jetst
 	return stream, err
 }
 
+// refusedFor returns the time since the cluster first refused three replicas.
+func (m *Maker) refusedFor() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refused.IsZero() {
+		m.refused = time.Now()
+	}
+	return time.Since(m.refused)
+}
+
 // nameOther adds to the server's refusal the stream that has subjects of this one, where the server and the
 // user's permissions let it be known.
-func (m Maker) nameOther(ctx context.Context, config jetstream.StreamConfig, refused error) error {
+func (m *Maker) nameOther(ctx context.Context, config jetstream.StreamConfig, refused error) error {
 	for _, subject := range config.Subjects {
 		if other, err := m.JetStream.StreamNameBySubject(ctx, subject); err == nil {
 			return fmt.Errorf("stream %s already has subjects of %s: %w", other, subject, refused)
@@ -184,7 +219,7 @@ func (m Maker) nameOther(ctx context.Context, config jetstream.StreamConfig, ref
 	return refused
 }
 
-func (m Maker) createWith(
+func (m *Maker) createWith(
 	ctx context.Context,
 	config jetstream.StreamConfig,
 	replicas int,

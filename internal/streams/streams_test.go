@@ -10,9 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"notifier/test/kit"
 	"notifier/test/natstest"
@@ -124,7 +127,7 @@ func TestReplicasOnThreeServers(t *testing.T) {
 		together.Go(func() {
 			var err error
 			answered := kit.Within(kit.Patience, func() bool { // as in makes
-				_, err = (Maker{JetStream: js, Replicas: 1}).Ensure(t.Context(), config)
+				_, err = (&Maker{JetStream: js, Replicas: 1}).Ensure(t.Context(), config)
 				return !errors.Is(err, context.DeadlineExceeded)
 			})
 			if err != nil || !answered {
@@ -137,7 +140,7 @@ func TestReplicasOnThreeServers(t *testing.T) {
 	other.Subjects = []string{"other.>"}
 	var stream jetstream.Stream
 	kit.EventuallyNil(t, func() (err error) {
-		stream, err = Maker{JetStream: js}.Ensure(t.Context(), other)
+		stream, err = (&Maker{JetStream: js}).Ensure(t.Context(), other)
 		return err
 	})
 	if got := stream.CachedInfo().Config; got.Replicas != 1 || got.Subjects[0] != "notify.>" {
@@ -225,6 +228,34 @@ func TestRepliesOfOtherServers(t *testing.T) {
 	}
 }
 
+// TestOneReplicaTakesPatience refuses three replicas as a cluster does before all of its servers have joined.
+func TestOneReplicaTakesPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		joining := &jetstream.APIError{ErrorCode: 10005, Description: "no suitable peers for placement"}
+		server := &fakeServer{refuse: map[int]error{3: joining}}
+		maker := NewMaker(server, 0, "", zap.NewNop())
+		ensure := func() error {
+			server.requested = nil
+			_, err := maker.Ensure(t.Context(), config)
+			return err
+		}
+		for range 2 {
+			err := ensure()
+			if !errors.Is(err, joining) || !slices.Equal(server.requested, []int{3}) {
+				t.Errorf("%v after requests for %v replicas, expected the refusal of three", err, server.requested)
+			}
+			time.Sleep(Patience - time.Second)
+		}
+		time.Sleep(time.Second)
+		if err := ensure(); err != nil || !slices.Equal(server.requested, []int{3, 1}) {
+			t.Errorf("%v after requests for %v replicas, expected one replica after %s", err, server.requested, Patience)
+		}
+		if err := ensure(); !errors.Is(err, joining) {
+			t.Errorf("%v for the next stream, expected patience again", err)
+		}
+	})
+}
+
 func TestOverlapNamesTheOtherStream(t *testing.T) {
 	t.Parallel()
 	js := kit.JetStream(t, single(t).ClientURL())
@@ -232,7 +263,7 @@ func TestOverlapNamesTheOtherStream(t *testing.T) {
 		Name: "NARROW", Subjects: []string{"b.c"}, MaxBytes: 1 << 10,
 	})
 	kit.Check(t, err)
-	_, err = Maker{JetStream: js}.Ensure(t.Context(), jetstream.StreamConfig{
+	_, err = (&Maker{JetStream: js}).Ensure(t.Context(), jetstream.StreamConfig{
 		Name: "MINE", Subjects: []string{"b.>"}, MaxBytes: 1 << 10,
 	})
 	const want = "stream NARROW already has subjects of b.>"

@@ -75,7 +75,6 @@ type outage struct {
 	reported time.Time // last time
 	logged   time.Time // last time
 	reason   string
-	impaired bool // work continues
 }
 
 // New makes a Tracker. held counts the events that wait for a dependency, for the log lines.
@@ -92,45 +91,35 @@ func (a *Tracker) RemindEvery(d time.Duration) {
 
 // Lost reports that a dependency is unavailable. It may be called for each failed attempt; the latest reason
 // counts.
-func (a *Tracker) Lost(d Dependency, reason error) { a.begin(key{d, ""}, reason, false) }
+func (a *Tracker) Lost(d Dependency, reason error) { a.begin(key{d, ""}, reason) }
 
 // ChannelLost reports that a Slack channel takes no posts.
 func (a *Tracker) ChannelLost(channel string, reason error) {
-	a.begin(key{Slack, channel}, reason, false)
+	a.begin(key{Slack, channel}, reason)
 }
 
-// Impaired reports a fault that stops no work yet, such as a missing stream for dead letters. It does not
-// replace a report of Lost.
-func (a *Tracker) Impaired(d Dependency, reason error) { a.begin(key{d, ""}, reason, true) }
-
-func (a *Tracker) begin(k key, reason error, impaired bool) {
+func (a *Tracker) begin(k key, reason error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	o := a.outages[k]
-	switch {
-	case o == nil:
+	if o == nil {
 		o = &outage{since: time.Now().UTC()}
 		a.outages[k] = o
-	case impaired && !o.impaired:
-		return
 	}
-	o.reason, o.impaired, o.reported = reason.Error(), impaired, time.Now()
+	o.reason, o.reported = reason.Error(), time.Now()
 	a.logWaiting(k, o)
 }
 
 // Recovered reports that a dependency is available. It may be called for each success.
-func (a *Tracker) Recovered(d Dependency) { a.end(key{d, ""}, false) }
+func (a *Tracker) Recovered(d Dependency) { a.end(key{d, ""}) }
 
 // ChannelRecovered reports that a Slack channel takes posts.
-func (a *Tracker) ChannelRecovered(channel string) { a.end(key{Slack, channel}, false) }
+func (a *Tracker) ChannelRecovered(channel string) { a.end(key{Slack, channel}) }
 
-// Repaired ends a fault that Impaired reported.
-func (a *Tracker) Repaired(d Dependency) { a.end(key{d, ""}, true) }
-
-func (a *Tracker) end(k key, impaired bool) {
+func (a *Tracker) end(k key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if o := a.outages[k]; o != nil && o.impaired == impaired {
+	if o := a.outages[k]; o != nil {
 		delete(a.outages, k)
 		a.log.Info("recovered", a.fields("after", k, o)...)
 	}
@@ -161,10 +150,7 @@ func (a *Tracker) Remind() {
 func (a *Tracker) Unavailable(any ...Dependency) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(any, func(d Dependency) bool {
-		o := a.outages[key{d, ""}]
-		return o != nil && !o.impaired
-	})
+	return slices.ContainsFunc(any, func(d Dependency) bool { return a.outages[key{d, ""}] != nil })
 }
 
 // Unreported reports whether a dependency is lost and was not reported within that time: then nothing tries to

@@ -32,6 +32,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/availability"
+	"notifier/internal/streams"
 	"notifier/internal/wait"
 )
 
@@ -80,6 +81,7 @@ var ErrUnsuitable = errors.New("this NATS cannot be used")
 type Feed struct {
 	settings  Settings
 	js        jetstream.JetStream
+	maker     *streams.Maker
 	inflight  *inflight
 	allowance allowance
 
@@ -106,6 +108,7 @@ func New(settings Settings) (*Feed, error) {
 	return &Feed{
 		settings: settings,
 		js:       js,
+		maker:    streams.NewMaker(js, settings.Replicas, SizeSetting, settings.Log),
 		inflight: newInflight(settings.Capacity, settings.Budget),
 		quiet:    finishQuiet,
 	}, nil
@@ -175,8 +178,12 @@ func keepAliveCheck(ackWait time.Duration) time.Duration {
 	return min(max(ackWait/40, 100*time.Millisecond), time.Second)
 }
 
-// touch reports the deliveries that were not reported for the quiet time.
+// touch reports the deliveries that were not reported for the quiet time. Without a connection it does nothing:
+// nats.go would queue the reports, and they would displace acknowledgements.
 func (s *Feed) touch(now time.Time, quiet time.Duration) {
+	if !s.settings.Connection.IsConnected() {
+		return
+	}
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
 	for _, reply := range s.inflight.untouched(now.Add(-quiet), now) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/test/kit"
@@ -33,6 +34,25 @@ func TestReturnedEventComesAfterItsDelay(t *testing.T) {
 	}
 	kit.Check(t, s.Ack(again))
 	kit.Eventually(t, "it is acknowledged", func() bool { return l.consumer().NumAckPending == 0 })
+}
+
+// Reports that nothing can receive would displace acknowledgements in nats.go's buffer.
+func TestNothingIsReportedWithoutAConnection(t *testing.T) {
+	connection, err := nats.Connect("nats://"+kit.FreeAddr(t), nats.RetryOnFailedConnect(true))
+	kit.Check(t, err)
+	defer connection.Close()
+	s := &Feed{
+		settings: Settings{Connection: Connection{Conn: connection}}, inflight: newInflight(8, DefaultBudget),
+	}
+	s.inflight.add(arrival("a"), 0)
+	now := time.Now()
+	s.touch(now, 0)
+	if due := s.inflight.untouched(now, now); len(due) != 1 {
+		t.Errorf("%d deliveries are due for a report, expected the one that nobody has heard of", len(due))
+	}
+	if queued, err := connection.Buffered(); err != nil || queued > 0 {
+		t.Errorf("%d bytes are queued, %v", queued, err)
+	}
 }
 
 func init() { allowancePeriod = 50 * time.Millisecond }

@@ -88,8 +88,9 @@ func LookUp(ctx context.Context, js jetstream.JetStream, stream, name string) (*
 	return pushing.CachedInfo(), nil
 }
 
-// sameConsumer returns nil if the consumer is the one that was bound and still delivers payloads, else
-// errConsumerGone. Any other error leaves that open.
+// sameConsumer returns nil if the consumer is the one that was bound, with the settings that a worker depends
+// on, and still delivers payloads. Otherwise it returns errConsumerGone or errHeadersOnly. Any other error leaves
+// that open.
 func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) error {
 	info, err := LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	switch {
@@ -99,10 +100,16 @@ func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) 
 		return err
 	case !info.Created.Equal(bound.Created):
 		return fmt.Errorf("%w: it was created again", errConsumerGone)
+	case limitsChanged(info.Config, bound.Config):
+		return fmt.Errorf("%w: its configuration was changed", errConsumerGone)
 	case info.Config.HeadersOnly:
 		return errHeadersOnly
 	}
 	return nil
+}
+
+func limitsChanged(a, b jetstream.ConsumerConfig) bool {
+	return a.AckWait != b.AckWait || a.MaxAckPending != b.MaxAckPending || a.MaxDeliver != b.MaxDeliver
 }
 
 // largestEvent is the size of the largest message that a stream of ours takes, payload and headers together,
@@ -181,9 +188,8 @@ func Config(name, subject string, maxBytes int64, maxMsgSize int32) jetstream.St
 
 // ensureStream looks the stream up and creates it if it does not exist. One that exists is used as it is.
 func (s *Feed) ensureStream(ctx context.Context) (jetstream.Stream, error) {
-	maker := streams.NewMaker(s.js, s.settings.Replicas, SizeSetting, s.settings.Log)
 	size := largestEvent(s.settings.MostPayload, s.settings.Connection.MaxPayload())
-	stream, err := maker.Ensure(ctx, Config(s.settings.Stream, s.settings.Subject, s.settings.MaxBytes, size))
+	stream, err := s.maker.Ensure(ctx, Config(s.settings.Stream, s.settings.Subject, s.settings.MaxBytes, size))
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", s.settings.Stream, s.unsuitable(err))
 	}

@@ -42,6 +42,16 @@ func TestSameConsumer(t *testing.T) {
 	again := create()
 	gone("created again")
 	kit.Check(t, s.sameConsumer(t.Context(), again))
+	bound = again
+	for what, config := range map[string]jetstream.ConsumerConfig{
+		"ack_wait changed":        {Durable: "C", AckWait: time.Minute},
+		"max_ack_pending changed": {Durable: "C", MaxAckPending: 7},
+		"max_deliver changed":     {Durable: "C", MaxDeliver: 7},
+	} {
+		_, err := js.UpdateConsumer(t.Context(), "S", config)
+		kit.Check(t, err)
+		gone(what)
+	}
 	kit.Check(t, js.DeleteStream(t.Context(), "S"))
 	gone("deleted with its stream")
 	server.Stop()

@@ -258,9 +258,9 @@ func (b *Box) report(ctx context.Context) {
 	refused := slices.IndexFunc(events, func(e *deadEvent) bool { return e.failure != nil })
 	switch {
 	case refused < 0:
-		b.settings.Tracker.Repaired(availability.DeadLetters)
+		b.settings.Tracker.Recovered(availability.DeadLetters)
 	case ctx.Err() == nil && !errors.Is(events[refused].failure, errUnconnected):
-		b.settings.Tracker.Impaired(availability.DeadLetters, events[refused].failure)
+		b.settings.Tracker.Lost(availability.DeadLetters, events[refused].failure)
 	}
 }
 

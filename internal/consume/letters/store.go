@@ -52,6 +52,7 @@ type StoreSettings struct {
 type Store struct {
 	settings StoreSettings
 	js       jetstream.JetStream
+	maker    *streams.Maker
 }
 
 // NewStore returns a Store. It makes no request.
@@ -61,7 +62,8 @@ func NewStore(settings StoreSettings) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
-	return &Store{settings: settings, js: js}, nil
+	maker := streams.NewMaker(js, settings.Replicas, SizeSetting, settings.Log)
+	return &Store{settings: settings, js: js, maker: maker}, nil
 }
 
 // Ensure finds or creates the dead-letter stream. It retries until it succeeds or ctx is done. A worker does
@@ -70,11 +72,11 @@ func (s *Store) Ensure(ctx context.Context) {
 	for {
 		err := s.ensure(ctx)
 		if err == nil {
-			s.settings.Tracker.Repaired(availability.DeadLetters)
+			s.settings.Tracker.Recovered(availability.DeadLetters)
 			return
 		}
 		if ctx.Err() == nil && s.settings.Connection.IsConnected() { // the feed reports a lost connection
-			s.settings.Tracker.Impaired(availability.DeadLetters, err)
+			s.settings.Tracker.Lost(availability.DeadLetters, err)
 		}
 		if !wait.For(ctx, wait.Jitter(ensureRetry)) {
 			return
@@ -83,9 +85,8 @@ func (s *Store) Ensure(ctx context.Context) {
 }
 
 func (s *Store) ensure(ctx context.Context) error {
-	maker := streams.NewMaker(s.js, s.settings.Replicas, SizeSetting, s.settings.Log)
 	config := Config(s.settings.Events, s.settings.Subject, s.settings.MaxBytes)
-	if _, err := maker.Ensure(ctx, config); err != nil {
+	if _, err := s.maker.Ensure(ctx, config); err != nil {
 		return fmt.Errorf("stream %s: %w", StreamName(s.settings.Events), err)
 	}
 	return nil
@@ -109,8 +110,8 @@ func Config(events, subject string, maxBytes int64) jetstream.StreamConfig {
 }
 
 // Put stores the letters of dead events and sets the sequence of each. It returns one error for each event,
-// nil for a stored letter, within storeTimeout. If the stream was deleted, Put creates it for the next
-// attempt.
+// nil for a stored letter, within storeTimeout. If no stream has stored it, or not the dead-letter stream, Put
+// finds or creates that stream for the next attempt.
 func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -118,22 +119,21 @@ func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 		return slices.Repeat([]error{errUnconnected}, len(dead))
 	}
 	futures, errs := make([]jetstream.PubAckFuture, len(dead)), make([]error, len(dead))
-	maxBytes := s.settings.Connection.MaxPayload()
+	stream, maxBytes := StreamName(s.settings.Events), s.settings.Connection.MaxPayload()
 	for i := range dead {
-		futures[i], errs[i] = s.js.PublishMsgAsync(Write(s.settings.Subject, &dead[i], maxBytes))
+		futures[i], errs[i] = s.js.PublishMsgAsync(Write(s.settings.Subject, stream, &dead[i], maxBytes))
 	}
 	for i, future := range futures {
 		if errs[i] == nil {
 			dead[i].LetterSeq, errs[i] = acknowledged(ctx, future)
 		}
 	}
-	noStream := func(err error) bool { return errors.Is(err, jetstream.ErrNoStreamResponse) }
 	var creation error
-	if slices.ContainsFunc(errs, noStream) {
+	if slices.ContainsFunc(errs, isStreamMissing) {
 		creation = s.ensure(ctx)
 	}
 	for i, err := range errs {
-		if noStream(err) && creation != nil {
+		if isStreamMissing(err) && creation != nil {
 			err = creation
 		}
 		if err != nil {
@@ -141,6 +141,16 @@ func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 		}
 	}
 	return errs
+}
+
+// wrongStream is the server's error code for a message that another stream than the expected one would store.
+const wrongStream jetstream.ErrorCode = 10060
+
+// isStreamMissing reports whether no stream has stored a letter, because the dead-letter stream is missing or
+// another stream has its subjects.
+func isStreamMissing(err error) bool {
+	refused := (*jetstream.APIError)(nil)
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.As(err, &refused) && refused.ErrorCode == wrongStream
 }
 
 // acknowledged waits until the stream has stored a letter, and returns the letter's sequence.
@@ -157,5 +167,5 @@ func acknowledged(ctx context.Context, future jetstream.PubAckFuture) (seq uint6
 
 // Copy makes the message in which a dropped event is republished to <subject>.<category>.
 func (s *Store) Copy(subject string, dropped *result.Result) *nats.Msg {
-	return Write(subject, dropped, s.settings.Connection.MaxPayload())
+	return Write(subject, "", dropped, s.settings.Connection.MaxPayload())
 }

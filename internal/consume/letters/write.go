@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/consume/result"
 	"notifier/internal/event"
@@ -19,9 +20,10 @@ const noCategory = "_invalid"
 // maxHeaders is JetStream's limit for all headers of a message together, in bytes.
 const maxHeaders = 1<<16 - 1
 
-// Write makes the message about a dead or dropped event, for <subject>.<category>. One longer than maxBytes
-// is cut; zero cuts none, because the server's limit is not known yet.
-func Write(subject string, r *result.Result, maxBytes int64) *nats.Msg {
+// Write makes the message about a dead or dropped event, for <subject>.<category>. Only the given stream may
+// store it, or any stream if that is empty. A message longer than maxBytes is cut; zero cuts none, because the
+// server's limit is not known yet.
+func Write(subject, stream string, r *result.Result, maxBytes int64) *nats.Msg {
 	d := r.Delivery
 	letter := nats.NewMsg(subject + "." + letterCategory(r))
 	for name, values := range d.Message.Header {
@@ -30,11 +32,11 @@ func Write(subject string, r *result.Result, maxBytes int64) *nats.Msg {
 		}
 	}
 	letter.Data = d.Message.Data
-	describe(letter, r)
+	describe(letter, stream, r)
 	if d.Message.DataBytes > len(d.Message.Data) { // the feed has cut the payload
 		letter.Header.Set(outcome.HeaderShortened, strconv.Itoa(d.Message.DataBytes))
 	}
-	shorten(letter, r, maxBytes)
+	shorten(letter, stream, r, maxBytes)
 	return letter
 }
 
@@ -64,13 +66,14 @@ func literal(text string) bool {
 }
 
 // describe sets notifier's own headers.
-func describe(letter *nats.Msg, r *result.Result) {
+func describe(letter *nats.Msg, stream string, r *result.Result) {
 	set := func(name, value string) {
 		if value != "" {
 			letter.Header.Set(name, value)
 		}
 	}
 	record := r.Record()
+	set(jetstream.ExpectedStreamHeader, stream)
 	// FallbackID is the event's place in its stream: a letter that is published twice is stored once.
 	set(outcome.HeaderMsgID, record.Outcome+"."+r.Delivery.Message.FallbackID)
 	set(outcome.HeaderEventID, record.EventID)
@@ -87,7 +90,7 @@ func describe(letter *nats.Msg, r *result.Result) {
 // shorten cuts a letter to the bytes that a letter keeps and that the server accepts in one message: an event
 // may fill a message to the last byte, and its letter has more headers. The publisher's headers are dropped
 // only if they are too long without any payload; otherwise the payload is cut.
-func shorten(letter *nats.Msg, r *result.Result, maxBytes int64) {
+func shorten(letter *nats.Msg, stream string, r *result.Result, maxBytes int64) {
 	whole := len(letter.Data)
 	kept, limit := whole, int(maxBytes)
 	if limit <= 0 {
@@ -104,7 +107,7 @@ func shorten(letter *nats.Msg, r *result.Result, maxBytes int64) {
 	letter.Header.Set(outcome.HeaderShortened, was)
 	if headers() > min(maxHeaders, limit) {
 		letter.Header = nats.Header{outcome.HeaderShortened: {was}}
-		describe(letter, r)
+		describe(letter, stream, r)
 	}
 	letter.Data = letter.Data[:min(kept, max(0, limit-headers()))]
 }

@@ -22,7 +22,7 @@ func TestLetterDropsHarmfulHeaders(t *testing.T) {
 			"Nats-Rollup": {"all"}, "Nats-TTL": {"1s"}, "Not a name": {"x"},
 		}}},
 	}
-	letter := Write("notify-dead", dead, 0)
+	letter := Write("notify-dead", "NOTIFY_DEAD", dead, 0)
 	for _, name := range []string{"Status", "status", "Description", "Nats-Rollup", "Nats-TTL", "Not a name"} {
 		if values, found := letter.Header[name]; found {
 			t.Errorf("the letter has %s: %q", name, values)
@@ -48,7 +48,7 @@ func TestLetterOfALargePayload(t *testing.T) {
 		{outcome.TooLarge, payload[:event.KeptOfTooLarge], 9000, event.KeptOfTooLarge, "9000"},
 		{outcome.Malformed, payload, 0, 6000, ""},
 	} {
-		letter := Write("notify-dead", &result.Result{
+		letter := Write("notify-dead", "NOTIFY_DEAD", &result.Result{
 			Event: event.Event{Category: "errors"}, Outcome: outcome.Dead, Reason: test.reason,
 			Delivery: &feed.Delivery{Message: event.Message{Data: test.data, DataBytes: test.whole}},
 		}, 0)

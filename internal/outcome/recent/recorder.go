@@ -302,7 +302,7 @@ func (r *Recorder) publishOnce(ctx context.Context, messages []outgoing) (left [
 
 // ensure finds or creates the stream. An account with less room gets a smaller one.
 func (r *Recorder) ensure(ctx context.Context) error {
-	maker, config := streams.Maker{JetStream: r.js, Replicas: r.Replicas}, r.Place.Config()
+	maker, config := &streams.Maker{JetStream: r.js, Replicas: r.Replicas}, r.Place.Config()
 	stream, err := maker.Ensure(ctx, config)
 	for streams.IsTooLarge(err) && config.MaxBytes > MinBytes {
 		config.MaxBytes /= 2
