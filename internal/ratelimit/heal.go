@@ -242,18 +242,24 @@ func (h *Healer) check(ctx context.Context, connection *redis.Conn) error {
 		return nil // Run gives up as well
 	case err != nil:
 		return err
-	case found.replica:
-		return errReplica
 	}
 	h.mu.Lock()
 	passes := h.off || found.noStore || h.healed != nil && *h.healed == found
+	isFirst := h.healed == nil
 	h.mu.Unlock()
-	if passes {
+	if passes && !found.replica {
 		return nil
 	}
-	// Other masters of a Cluster do not have our keys. If one gets them, its token will differ.
-	if err := connection.HGet(ctx, h.limiter.keys.meta(), "token").Err(); err != nil &&
-		strings.HasPrefix(err.Error(), "MOVED ") {
+	err = connection.HGet(ctx, h.limiter.keys.meta(), "token").Err()
+	isElsewhere := err != nil && strings.HasPrefix(err.Error(), "MOVED ")
+	switch {
+	case found.replica && isElsewhere && isFirst:
+		// All nodes in the URL of a Cluster may be replicas by now, and go-redis has to find the primaries
+		// through one. No calls are made there, so the pool drops the connection before long.
+		return nil
+	case found.replica:
+		return errReplica
+	case isElsewhere: // another primary of a Cluster; if it gets our keys, its token will differ
 		return nil
 	}
 	h.wake()

@@ -508,6 +508,8 @@ func TestClusterIsHealed(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
+	late := newFleet(t, "redis://"+replica.Addr+"?addr="+replica.Addr) // knows only a replica
+	late.join(rules, day)
 	cluster.Promote(t, replica)
 	if n := a.fill("more", "x"); n != 18 {
 		t.Errorf("%d more are admitted, expected 18", n)

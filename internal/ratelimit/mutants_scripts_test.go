@@ -406,8 +406,8 @@ var scriptMistakes = map[string][]string{
 		"text(now), now« + tonumber(ARGV[2])¦»\n",
 		"ARGV[1] .. «' ' .. text(now)¦' 1'»",
 		"elseif «opens > now + tonumber(ARGV[3])¦false» then",
-		"«redis.call('PEXPIRE', KEYS[1], text(LONGEST))\n¦»",
-		"«(tonumber(fields[i + 1]) or 0) < now - LONGEST * 1000¦false¦true»",
+		"«expire(KEYS[1], now - now % DAY + DAY, MONTH + DAY)¦»",
+		"expire(KEYS[1], now« - now % DAY + DAY¦», MONTH + DAY)",
 	},
 	"lua/peek.lua": {
 		"redis.call('ZCOUNT', log, «after, text(now)¦text(before), text(now)¦after, '+inf'»)",

@@ -216,9 +216,7 @@ func (c admitCall) decode(reply any) (admitReply, error) {
 		case verdict == 0:
 			a.decisions[i] = Decision{Verdict: Duplicate}
 		case verdict < 0 && verdict >= -int64(len(refusals)):
-			refusal := refusals[-verdict-1]
-			// If slots are reserved, the script waits for those, even if the cost is above COUNT.
-			a.decisions[i] = refusal
+			a.decisions[i] = refusals[-verdict-1]
 		default:
 			d.fail("verdict %d, expected 1, 0 or the number of one of %d refusals", verdict, len(refusals))
 		}
