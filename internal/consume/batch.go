@@ -45,11 +45,9 @@ func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error
 	b := &w.batch
 	defer b.forget()
 	open := b.take(deliveries)
-	for _, step := range []decide.Step{w.decode, w.decider.Mute, w.decider.Age, w.decider.Admit} {
-		if err := w.untilRedis(ctx, step, open); err != nil {
-			return err
-		}
-		open = decide.Open(open)
+	w.decode(open)
+	if err := w.decide(ctx, open); err != nil {
+		return err
 	}
 	crash.At(crash.AfterVerdict)
 	for i := range b.jobs {
@@ -66,16 +64,23 @@ func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error
 	return w.settle(ctx, b.settled)
 }
 
-// untilRedis repeats a step until Redis replies. It returns an error only if ctx is done.
-func (w *Worker) untilRedis(ctx context.Context, step decide.Step, jobs []*decide.Job) error {
+// decide takes the jobs through the steps of a decision. It repeats all steps until Redis replies, because events
+// may be muted or expire meanwhile. It changes jobs, and returns an error only if ctx is done.
+func (w *Worker) decide(ctx context.Context, jobs []*decide.Job) error {
 	return w.tracker.Retry(ctx, availability.Redis, func() error {
 		w.stamp() // waiting is progress
-		return step(ctx, jobs)
+		for _, step := range []decide.Step{w.decider.Mute, w.decider.Age, w.decider.Admit} {
+			jobs = decide.Open(jobs)
+			if err := step(ctx, jobs); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // decode reads the events. It passes those that can never be sent to the letters, which do not wait for Redis.
-func (w *Worker) decode(_ context.Context, jobs []*decide.Job) error {
+func (w *Worker) decode(jobs []*decide.Job) {
 	for _, job := range jobs {
 		r := &job.Result
 		var rejection *event.Rejection
@@ -94,5 +99,4 @@ func (w *Worker) decode(_ context.Context, jobs []*decide.Job) error {
 			}
 		}
 	}
-	return nil
 }

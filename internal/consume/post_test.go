@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"notifier/internal/consume"
+	"notifier/internal/consume/decide"
 	"notifier/internal/devstack"
 	"notifier/internal/ratelimit"
 	"notifier/internal/snapshot"
@@ -106,6 +107,75 @@ func TestFailingRedisIsNotQueriedByEachEvent(t *testing.T) {
 	}
 	failing.Store(false)
 	s.settled(60)
+}
+
+// unavailable fails Admit while it is set, and counts the other calls.
+type unavailable struct {
+	consume.Limiter
+	set      *atomic.Bool
+	admitted *atomic.Int64
+}
+
+func (u unavailable) Admit(ctx context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
+	if u.set.Load() {
+		return nil, errors.New("redis: i/o timeout")
+	}
+	u.admitted.Add(1)
+	return u.Limiter.Admit(ctx, batch)
+}
+
+// An event that expires during an outage of Redis is not charged afterwards: it would take slots from newer ones.
+func TestEventThatExpiredDuringAnOutageIsNotDecided(t *testing.T) {
+	s := newFixture(t)
+	limiter := unavailable{set: new(atomic.Bool), admitted: new(atomic.Int64)}
+	limiter.set.Store(true)
+	s.started(func(c *setup) {
+		c.maxAge = time.Second
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			limiter.Limiter = l
+			return limiter
+		}
+	})
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	published := time.Now()
+	s.eventually("the event is too old", func() bool { return time.Since(published) > 1100*time.Millisecond })
+	limiter.set.Store(false)
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "expired"})
+	if n := limiter.admitted.Load(); n != 0 {
+		t.Errorf("the script decided %d times, expected never", n)
+	}
+}
+
+// frozen delays the reply of the first permit until it is too old, as if the process had been suspended, and records the
+// posts that were asked for.
+type frozen struct {
+	consume.Limiter
+	posts chan ratelimit.Post
+}
+
+func (f frozen) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	permit, err := f.Limiter.Begin(ctx, post)
+	if f.posts <- post; len(f.posts) == 1 {
+		time.Sleep(decide.Fresh + 50*time.Millisecond)
+	}
+	return permit, err
+}
+
+// A worker that was suspended after a permit begins another post: its lease may be over, and another worker may have
+// searched for the first one.
+func TestOldPermitIsNotUsed(t *testing.T) {
+	s := newFixture(t)
+	posts := make(chan ratelimit.Post, 8)
+	s.started(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return frozen{l, posts} }
+	})
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil})
+	s.expectEachPostedOnce(1)
+	first, second := <-posts, <-posts
+	if len(posts) > 0 || second.Name == first.Name || second.Known != first.Name {
+		t.Errorf("posts %+v and %+v, expected a second one that knows the first", first, second)
+	}
 }
 
 // Once the last held event is dropped, no post remains that could detect the recovery of the channel.

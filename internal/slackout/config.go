@@ -38,9 +38,6 @@ func (c Config) String() string {
 		redacted(c.Token), redacted(c.WebhookURL), c.Channel, c.Routes.Len(), c.AllowMarkup, c.Timeout)
 }
 
-// GoString is String: %#v would otherwise print every field.
-func (c Config) GoString() string { return c.String() }
-
 // Format prints String for every verb: %x or %q on a struct would otherwise reach into its fields.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(c.String())) }
 

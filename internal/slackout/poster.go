@@ -63,9 +63,6 @@ func New(config Config) (*Poster, error) {
 // String describes the Poster without its secrets.
 func (p Poster) String() string { return "slackout.Poster{" + p.config.String() + "}" }
 
-// GoString is String: %#v would otherwise print every field.
-func (p Poster) GoString() string { return p.String() }
-
 // Format prints String for every verb.
 func (p Poster) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(p.String())) }
 
@@ -98,9 +95,7 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	if p.api != nil {
 		answer, err = p.postMessage(ctx, channel, markOf(ev), msg)
 	} else {
-		answer, err = p.attempt(ctx, classifyWebhook, func(ctx context.Context) {
-			p.postWebhook(ctx, channel, msg)
-		})
+		answer, err = p.send(ctx, channel, msg)
 	}
 	if err != nil {
 		return Receipt{}, err
@@ -141,14 +136,12 @@ func (p *Poster) attempt(
 // postMessage posts with the token. It attaches the event's mark as metadata unless Slack has refused
 // metadata before.
 func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg message) (reply, error) {
-	options := []slack.MsgOption{msg.at(p.config.APIURL + "chat.postMessage")}
+	var options []slack.MsgOption
 	marked := !p.learned.noMetadata.Load()
 	if marked {
 		options = append(options, slack.MsgOptionMetadata(of.metadata()))
 	}
-	answer, err := p.attempt(ctx, classifyAPI, func(ctx context.Context) {
-		_, _, _ = p.api.PostMessageContext(ctx, channel, options...)
-	})
+	answer, err := p.send(ctx, channel, msg, options...)
 	var failure *Error
 	switch {
 	case err == nil:
@@ -162,6 +155,19 @@ func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg m
 		failure.Class, failure.Workspace = Rejected, false
 	}
 	return answer, err
+}
+
+// send posts a message with the token or to the webhook, which takes no options.
+func (p *Poster) send(
+	ctx context.Context, channel string, msg message, options ...slack.MsgOption,
+) (reply, error) {
+	if p.api == nil {
+		return p.attempt(ctx, classifyWebhook, func(ctx context.Context) { p.postWebhook(ctx, channel, msg) })
+	}
+	options = append(options, msg.at(p.config.APIURL+"chat.postMessage"))
+	return p.attempt(ctx, classifyAPI, func(ctx context.Context) {
+		_, _, _ = p.api.PostMessageContext(ctx, channel, options...)
+	})
 }
 
 func (p *Poster) postWebhook(ctx context.Context, channel string, msg message) {

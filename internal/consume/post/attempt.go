@@ -140,15 +140,16 @@ func (a *attempt) permit(ctx context.Context, _ []*decide.Job) error {
 	}
 	a.s.settings.Tracker.Recovered(availability.Redis)
 	a.p.redisFailures = 0
-	switch {
-	case permit.Status != ratelimit.Granted:
+	if permit.Status != ratelimit.Granted {
 		a.notPermitted(permit)
 		return nil
-	case time.Since(asked) > decide.Fresh: // the process was suspended
+	}
+	a.job.LastPost, a.job.NextPost = a.job.NextPost, "" // from now on this worker accounts for the post
+	if time.Since(asked) > decide.Fresh {
+		// The process was suspended, so the lease may be over. This post is not made; the next one has another name.
 		a.job.Wait(0)
 		return nil
 	}
-	a.job.LastPost, a.job.NextPost = a.job.NextPost, ""                // from now on this worker accounts for the post
 	a.job.Result.Attempts = max(a.job.Result.Attempts, permit.Posts-1) // of other workers too
 	if !a.s.channels.try(a.p.channel, a.replayed()) {
 		a.endByChannel()

@@ -73,6 +73,15 @@ func (c *closedChannels) try(channel string, replayed bool) bool {
 	return true
 }
 
+// untried makes the channel due for a try again, because the last one has shown nothing about it.
+func (c *closedChannels) untried(channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.channels[channel]; r != nil && !r.closedUntil.IsZero() {
+		r.closedUntil = time.Now()
+	}
+}
+
 // code returns the code of Slack's last rejection, or "".
 func (c *closedChannels) code(channel string) string {
 	c.mu.Lock()

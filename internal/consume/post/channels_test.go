@@ -48,7 +48,10 @@ func TestRefusedChannelIsTriedOnceAMinute(t *testing.T) {
 	if !c.try("C1", false) || c.try("C1", false) {
 		t.Error("expected exactly one post to be let through")
 	}
+	c.untried("C1")
+	expect("after a try that has shown nothing", false, "is_archived")
 	c.rejected("C1", "not_in_channel")
+	c.channels["C1"].closedUntil = time.Now().Add(retryChannel)
 	expect("after another refusal", true, "not_in_channel")
 	c.accepted("C1")
 	expect("after a success", false, "")
