@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,28 +44,21 @@ default limits, and shows what was sent, what was dropped, and why. Takes a few 
 
 Example:
    notifier-dev demo`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "json", Usage: "write each category as a line of JSON instead of the table"},
-		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			out, progress := cmd.Root().Writer, cmd.Root().Writer
-			if cmd.Bool("json") {
-				progress = cmd.Root().ErrWriter
-			}
-			return runDemo(ctx, out, progress, cmd.Bool("json"))
+			return runDemo(ctx, cmd.Root().Writer)
 		},
 	}
 }
 
-// runDemo writes the sent and dropped counts to out, and its progress to progress.
-func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err error) {
+// runDemo writes its progress, and the sent and dropped counts, to out.
+func runDemo(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeoutCause(
 		ctx,
 		demoDeadline,
 		fmt.Errorf("the demo did not finish within %s", demoDeadline),
 	)
 	defer cancel()
-	report := func(format string, arguments ...any) { _, _ = fmt.Fprintf(progress, format+"\n", arguments...) }
+	report := func(format string, arguments ...any) { _, _ = fmt.Fprintf(out, format+"\n", arguments...) }
 
 	servers, err := startServers(ephemeralAddr, ephemeralAddr, ephemeralAddr)
 	if err != nil {
@@ -110,11 +102,7 @@ func runDemo(ctx context.Context, out, progress io.Writer, asJSON bool) (err err
 	}
 	took := time.Since(started)
 	stopWorkers()
-	write := counts.table
-	if asJSON {
-		write = counts.lines
-	}
-	if err := write(out); err != nil {
+	if err := counts.table(out); err != nil {
 		return err
 	}
 	received := servers.slack.Accepted()
@@ -281,25 +269,6 @@ func (c *demoCounts) table(out io.Writer) error {
 	}
 	table.Row("all", sum.sent, sum.global, sum.category)
 	return table.Flush()
-}
-
-// lines is the table for scripts.
-func (c *demoCounts) lines(out io.Writer) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	encoder := json.NewEncoder(out)
-	for _, category := range demoCategories {
-		count := c.byCategory[category]
-		if err := encoder.Encode(struct {
-			Category string `json:"category"`
-			Sent     int    `json:"sent"`
-			Global   int    `json:"dropped_global"`
-			Own      int    `json:"dropped_category"`
-		}{category, count.sent, count.global, count.category}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // check returns an error if the counts contradict the limits of the demo.

@@ -47,7 +47,8 @@ func publishCommand() *cli.Command {
 		Description: `Publishes the payload as it is: text, a JSON object or a CloudEvent. Without PAYLOAD it
 is the text "test notification". @FILE publishes a file as one payload; a PAYLOAD that begins with @ is
 written with @@. With - each line of standard input is one payload; empty lines are skipped. A payload that
-begins with { is read as JSON; -header "Content-Type: text/plain" makes it text.
+begins with { is read as JSON; -header "Content-Type: text/plain" makes it text. One that no worker could
+decode is refused.
 
 CATEGORY replaces the wildcard of NATS_SUBJECT. An event without an id gets one, for "notifier why". With
 -wait the exit code is 3 if an event was not sent, and 1 if its outcome is not known in time.
@@ -313,7 +314,7 @@ func publish(ctx context.Context, p publication, cmd *cli.Command) error {
 }
 
 // connectPublisher connects with an inbox prefix that the user may subscribe to: the prefix of publishers, of
-// operators ("docker compose run publish") or of any client. Later denials go to the watch.
+// operators or of any client. Later denials go to the watch.
 func connectPublisher(s settings.NATS, watch *denial.Watch) (*nats.Conn, error) {
 	const name = "notifier publish"
 	ignore := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
@@ -469,6 +470,10 @@ func (w *publisher) message(data []byte) (message *nats.Msg, id string, err erro
 	})
 	if rejection != nil {
 		return nil, "", &cmdline.UsageError{Text: rejection.Detail}
+	}
+	if decoded.ID != newID && w.request.count > 1 {
+		text := "the payload has the id %q, so all events but one would be duplicates; remove the id, or -n"
+		return nil, "", &cmdline.UsageError{Text: fmt.Sprintf(text, decoded.ID)}
 	}
 	if decoded.ID == newID {
 		message.Header.Set(outcome.HeaderMsgID, newID)

@@ -109,10 +109,9 @@ func categoryUsage(cmd *cli.Command, err error) error {
 
 func showStatus(ctx context.Context, cmd *cli.Command, source status.Source) error {
 	text, err := statusText(ctx, cmd, source)
-	if err != nil {
-		return err
+	if _, written := io.WriteString(cmd.Root().Writer, text); err == nil {
+		err = written
 	}
-	_, err = io.WriteString(cmd.Root().Writer, text)
 	return err
 }
 
@@ -146,32 +145,41 @@ func watchStatus(ctx context.Context, cmd *cli.Command, source status.Source) er
 }
 
 // statusText returns the state or, with CATEGORY, its explanation. The error is a *status.CategoryError, or
-// means that Redis is unavailable.
+// means that Redis is unavailable. Then the text is the state as far as it is known, or empty with CATEGORY.
 func statusText(ctx context.Context, cmd *cli.Command, source status.Source) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	var now interface {
-		WriteText(out io.Writer, screen term.Screen) error
-	}
-	var err error
 	if cmd.NArg() > 0 {
-		now, err = source.Explain(ctx, cmd.Args().First())
-	} else {
-		state := source.Read(ctx)
-		now, err = state, state.Unreadable()
+		explanation, err := source.Explain(ctx, cmd.Args().First())
+		if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
+			return "", err
+		}
+		if err != nil {
+			return "", unreadable(err)
+		}
+		return rendered(cmd, explanation)
 	}
-	if wrong := (*status.CategoryError)(nil); errors.As(err, &wrong) {
-		return "", err
+	state := source.Read(ctx)
+	text, err := rendered(cmd, state)
+	if state.Unreadable() != nil {
+		err = unreadable(state.Unreadable())
 	}
-	if err != nil {
-		return "", fmt.Errorf("REDIS_URL: %w; workers that cannot use it send nothing, and events wait in NATS: "+
-			"\"notifier check\" looks at all services", err)
-	}
+	return text, err
+}
+
+func unreadable(err error) error {
+	return fmt.Errorf("REDIS_URL: %w; workers that cannot use it send nothing, and events wait in NATS: "+
+		"\"notifier check\" looks at all services", err)
+}
+
+func rendered(cmd *cli.Command, shown interface {
+	WriteText(out io.Writer, screen term.Screen) error
+}) (string, error) {
 	var text strings.Builder
 	if cmd.Bool("json") {
-		err = term.NewJSON(&text).Encode(now)
-	} else {
-		err = now.WriteText(&text, term.ScreenOf(cmd.Root().Writer))
+		err := term.NewJSON(&text).Encode(shown)
+		return text.String(), err
 	}
+	err := shown.WriteText(&text, term.ScreenOf(cmd.Root().Writer))
 	return text.String(), err
 }

@@ -143,7 +143,10 @@ func endOrder(kind steering.Kind) cli.ActionFunc {
 				return fmt.Errorf("no %s of %q is in force; \"notifier %s\" lists those that are",
 					kind, target, kind)
 			}
-			return writeInForce(ctx, cmd, orders, kind)
+			if err := writeInForce(ctx, cmd, orders, kind); err != nil {
+				return fmt.Errorf("the %s of %q has ended, but the others cannot be listed: %w", kind, target, err)
+			}
+			return nil
 		})
 	}
 }

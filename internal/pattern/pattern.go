@@ -29,7 +29,7 @@ const (
 const Longest = 128
 
 // Check rejects a pattern that no category can match: an empty token, ">" before its end, a wildcard that is
-// a part of a token, white space, invalid UTF-8, or more than Longest bytes.
+// a part of a token, a space or control character, invalid UTF-8, or more than Longest bytes.
 func Check(text string) error {
 	switch {
 	case text == "":
@@ -38,8 +38,8 @@ func Check(text string) error {
 		return fmt.Errorf("has %d bytes, expected at most %d: no longer category is ever sent", len(text), Longest)
 	case !utf8.ValidString(text):
 		return errors.New("is not valid UTF-8, expected text that can be part of a subject")
-	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return errors.New("has white space or a control character, expected none: no category has one")
+	case strings.ContainsFunc(text, isForeign):
+		return errors.New("has a space or a control character, expected none: no category has one")
 	}
 	tokens := strings.Split(text, ".")
 	for i, token := range tokens {
@@ -53,6 +53,15 @@ func Check(text string) error {
 		}
 	}
 	return nil
+}
+
+// isForeign reports whether no category has the character. NATS allows white space beyond ASCII in subjects.
+func isForeign(r rune) bool { return r == ' ' || unicode.IsControl(r) }
+
+// IsCategory reports whether an event that is decided can have this category. Check may refuse it as a pattern: a
+// publisher can use a wildcard as text.
+func IsCategory(text string) bool {
+	return text != "" && len(text) <= Longest && utf8.ValidString(text) && !strings.ContainsFunc(text, isForeign)
 }
 
 // HasWildcard reports whether a pattern can match more than one category.

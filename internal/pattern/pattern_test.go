@@ -20,8 +20,8 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		">.a":                   "has > before its end, expected > as the last token only",
 		"a*":                    `has a wildcard inside of the token "a*", expected * or > as a whole token`,
 		"a.b>":                  `has a wildcard inside of the token "b>", expected * or > as a whole token`,
-		"a b":                   "has white space or a control character, expected none: no category has one",
-		"a\x00":                 "has white space or a control character, expected none: no category has one",
+		"a b":                   "has a space or a control character, expected none: no category has one",
+		"a\x00":                 "has a space or a control character, expected none: no category has one",
 		"a\xff":                 "is not valid UTF-8, expected text that can be part of a subject",
 	} {
 		got := ""

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -80,11 +81,23 @@ func natsGroup(s settings.Settings) group {
 	return g
 }
 
+// NATS 2.11 is the oldest version with batched direct gets, which read the recorded outcomes.
+const minMajor, minMinor = 2, 11
+
+// isTooOld reports whether a server is older than minMajor.minMinor. An unknown form of version is not.
+func isTooOld(version string) bool {
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 {
+		return false
+	}
+	return major < minMajor || major == minMajor && minor < minMinor
+}
+
 // connect connects as a worker does.
 func (n *natsCheck) connect(context.Context) []Row {
 	s := n.settings.NATS
 	options := append(s.WorkerOptions("notifier check"),
-		nats.Timeout(Timeout), nats.NoReconnect(), n.watch.Option())
+		nats.Timeout(Timeout/time.Duration(len(strings.Split(s.URL, ",")))), nats.NoReconnect(), n.watch.Option())
 	connection, err := s.Connect(s.URL, options...)
 	if err != nil {
 		return stop("no connection to %s: %s", s.Servers(), advised(err, natsAdvice(err)))
@@ -94,6 +107,9 @@ func (n *natsCheck) connect(context.Context) []Row {
 		return stop("%v", err)
 	}
 	server := redact.Servers([]string{connection.ConnectedUrl()})
+	if version := connection.ConnectedServerVersion(); isTooOld(version) {
+		return one(Fail, "%s, version %s; upgrade to NATS %d.%d or later", server, version, minMajor, minMinor)
+	}
 	if !connection.AuthRequired() && !s.HasCertificate() { // a certificate may be the user
 		return one(Warn, "%s requires no user: anyone in the network can read and delete events; "+
 			"set it up as in docs/security.md", server)
@@ -222,7 +238,7 @@ func (n *natsCheck) missing(ctx context.Context, o output) []Row {
 	if account == nil {
 		return one(OK, "does not exist; the first worker creates it for %s, if its account allows that", subject)
 	}
-	maker := streams.Maker{Replicas: replicas, SizeSetting: o.sizeSetting}
+	maker := &streams.Maker{Replicas: replicas, SizeSetting: o.sizeSetting}
 	if err := maker.Forecast(account, o.config, clustered); err != nil {
 		return one(o.fault, cannot+"%v", err)
 	}

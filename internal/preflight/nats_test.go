@@ -284,6 +284,17 @@ func TestUsersOfNATS(t *testing.T) {
 }
 
 // TestConnectionsToNATS: faults of the address and of TLS.
+func TestOldNATS(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"2.10.27": true, "1.99.0": true, "2.11.0": false, "2.12.1-beta": false, "3.0.0": false, "": false, "dev": false,
+	} {
+		if isTooOld(version) != want {
+			t.Errorf("%q: %t, expected %t", version, !want, want)
+		}
+	}
+}
+
 func TestConnectionsToNATS(t *testing.T) {
 	t.Parallel()
 	plain := startNATS(t)

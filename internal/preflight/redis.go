@@ -13,6 +13,7 @@ import (
 
 	"notifier/internal/ratelimit"
 	"notifier/internal/settings"
+	"notifier/internal/status/report"
 	"notifier/internal/term"
 )
 
@@ -128,13 +129,6 @@ func ForbiddenCommands(ctx context.Context, client redis.UniversalClient, namesp
 	return client.Eval(ctx, forbidden, []string{checkKey(namespace)}, arguments...).StringSlice()
 }
 
-// declaresWrites is a script that declares writes and writes nothing. A server that takes no writes refuses
-// it.
-const declaresWrites = "#!lua\nreturn 1"
-
-// refusals begin the errors of a server that takes no writes.
-var refusals = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS"}
-
 // checkScripts decides about an event without charging it, and checks that the scripts could write.
 func (r *redisCheck) checkScripts(ctx context.Context) []Row {
 	limiter, err := ratelimit.New(r.store.Redis, r.store.Namespace, r.store.Limits, r.store.Dedupe)
@@ -152,11 +146,12 @@ func (r *redisCheck) checkScripts(ctx context.Context) []Row {
 		commands := strings.Join(missing, ", ")
 		return one(Fail, "the user may not run %s on {%s}:*; %s", commands, r.store.Namespace, seeACL)
 	}
-	err = r.store.Redis.Eval(ctx, declaresWrites, []string{checkKey(r.store.Namespace)}).Err()
-	for _, refusal := range refusals {
-		if err != nil && strings.Contains(err.Error(), refusal) {
-			return one(Fail, "the server takes no writes: %s", advised(err, redisAdvice(err)))
-		}
+	reports, err := report.NewReader(r.store.Redis, r.store.Namespace)
+	if err != nil {
+		return stop("%v", err)
+	}
+	if err := reports.RefusesWrites(ctx); err != nil {
+		return one(Fail, "the server takes no writes: %s", advised(err, redisAdvice(err)))
 	}
 	return one(OK, "the user may run the scripts, and the server takes writes")
 }

@@ -11,13 +11,17 @@ func TestSettings(t *testing.T) {
 		change change
 		text   string // of the warning. If empty, there are no warnings
 	}{
-		"defaults":           {func(map[string]string) {}, ""},
-		"short shutdown":     {func(env map[string]string) { env["SHUTDOWN_TIMEOUT"] = "5s" }, "SHUTDOWN_TIMEOUT 5s is below SLACK_TIMEOUT 10s"},
-		"user token":         {func(env map[string]string) { env["SLACK_BOT_TOKEN"] = "xoxp-" + secret }, "SLACK_BOT_TOKEN is a user token"},
-		"API without TLS":    {func(env map[string]string) { env["SLACK_API_URL"] = "http://slack.example/api/" }, "SLACK_API_URL is http"},
-		"API on this host":   {func(env map[string]string) { env["SLACK_API_URL"] = "http://localhost:8090/api/" }, ""},
-		"open admin server":  {func(env map[string]string) { env["ADMIN_ADDR"] = ":8080" }, "ADMIN_ADDR :8080 is reachable from the network without a token"},
-		"admin with a token": {func(env map[string]string) { env["ADMIN_ADDR"], env["ADMIN_TOKEN"] = "0.0.0.0:8080", secret+secret }, ""},
+		"defaults":                   {func(map[string]string) {}, ""},
+		"short shutdown":             {func(env map[string]string) { env["SHUTDOWN_TIMEOUT"] = "5s" }, "SHUTDOWN_TIMEOUT 5s is below SLACK_TIMEOUT 10s"},
+		"user token":                 {func(env map[string]string) { env["SLACK_BOT_TOKEN"] = "xoxp-" + secret }, "SLACK_BOT_TOKEN is a user token"},
+		"API without TLS":            {func(env map[string]string) { env["SLACK_API_URL"] = "http://slack.example/api/" }, "SLACK_API_URL is http"},
+		"API on this host":           {func(env map[string]string) { env["SLACK_API_URL"] = "http://localhost:8090/api/" }, ""},
+		"open admin server":          {func(env map[string]string) { env["ADMIN_ADDR"] = ":8080" }, "ADMIN_ADDR :8080 is reachable from the network without a token"},
+		"admin with a token":         {func(env map[string]string) { env["ADMIN_ADDR"], env["ADMIN_TOKEN"] = "0.0.0.0:8080", secret+secret }, ""},
+		"digest without an interval": {func(env map[string]string) { env["DIGEST_CHANNEL"] = "#digest" }, "DIGEST_CHANNEL has no effect"},
+		"channel of a webhook": {func(env map[string]string) {
+			env["SLACK_BOT_TOKEN"], env["SLACK_WEBHOOK_URL"] = "", "https://h.example/"+secret
+		}, "SLACK_CHANNEL is C0123, although SLACK_WEBHOOK_URL"},
 		"webhook without TLS": {func(env map[string]string) {
 			env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["SLACK_WEBHOOK_URL"] = "", "", "http://h.example/"+secret
 		}, "SLACK_WEBHOOK_URL is http"},

@@ -68,7 +68,7 @@ var badSettings = []struct{ variable, text, want string }{
 	{"LIMIT_RESERVE", "notify.errors=1", `notify.errors repeats the prefix of NATS_SUBJECT "notify.>"; expected errors`},
 	{"LIMIT_RESERVE", "a=60,b=40", "100 slots are reserved, and the global limit 100/30m has 100; expected fewer reserved slots than that"},
 	{"DEDUPE_WINDOW", "0", `"0", expected a duration from 1s to 744h in h, m, s or ms`},
-	{"EVENT_MAX_AGE", "-1s", `"-1s", expected a duration from 0 to 744h in h, m, s or ms`},
+	{"EVENT_MAX_AGE", "-1s", `"-1s", expected 0 or a duration from 1s to 744h in h, m, s or ms`},
 	{"EVENT_MAX_BYTES", "64k", `"64k", expected a whole number from 1 to 67108864`},
 	{"SLACK_BOT_TOKEN", "", "is not set, nor is SLACK_WEBHOOK_URL; expected one of them: a bot token (xoxb-...) or an incoming webhook"},
 	{"SLACK_BOT_TOKEN", "xoxb-hunter2 ", "contains white space or a character that no token has; expected a bot token (xoxb-...)"},

@@ -54,7 +54,7 @@ type Settings struct {
 	Events event.Rules // made of other settings
 
 	// MaxAge of zero means no limit.
-	MaxAge   time.Duration `envconfig:"EVENT_MAX_AGE" default:"0" range:"0..744h" group:"worker" hash:"true"`
+	MaxAge   time.Duration `envconfig:"EVENT_MAX_AGE" default:"0" range:"0|1s..744h" group:"worker" hash:"true"`
 	MaxBytes int           `envconfig:"EVENT_MAX_BYTES" default:"65536" range:"1..67108864" group:"worker" hash:"true"`
 
 	Slack slackout.Config // see slackSettings

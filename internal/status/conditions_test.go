@@ -151,7 +151,7 @@ func TestConditionsAndSentence(t *testing.T) {
 		},
 		{
 			"a command cannot read Redis", view{now: now, blind: true, readErr: errors.New("i/o timeout")},
-			"Unknown: Redis is unavailable: i/o timeout.", []string{"redis fail - Redis is unavailable: i/o timeout"},
+			"Not sending: Redis is unavailable: i/o timeout.", []string{"redis fail - Redis is unavailable: i/o timeout"},
 		},
 		{
 			"Slack is down, noticed by the one replica with events",
@@ -315,7 +315,7 @@ func TestConditionsAndSentence(t *testing.T) {
 			if test.view.blind {
 				limits = nil
 			}
-			if got := test.view.summary(findings, limits); got != test.sentence {
+			if got := test.view.summary(findings, limits, 0); got != test.sentence {
 				t.Errorf("%q\nexpected\n%q", got, test.sentence)
 			}
 		})
@@ -338,8 +338,15 @@ func TestFullness(t *testing.T) {
 			global, full("category/c", 0, time.Second), full("category/a", 1, time.Second), full("category/a", 1, 2*time.Second), atLeast,
 		},
 	} {
-		if got := fullness(limits, now); got != want {
+		if got := fullness(limits, 0, now); got != want {
 			t.Errorf("%q, expected %q", got, want)
+		}
+	}
+	for reserved, want := range map[int]string{
+		94: " 5 of 100 global slots are used.", 95: " 5 of 100 global slots are used, and 95 are reserved.",
+	} {
+		if got := fullness([]Limit{global}, reserved, now); got != want {
+			t.Errorf("%d reserved: %q, expected %q", reserved, got, want)
 		}
 	}
 }

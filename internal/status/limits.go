@@ -133,7 +133,7 @@ func candidates(recent []string, tallies map[string]tally) []string {
 	var all []string
 	seen := map[string]bool{}
 	for _, category := range slices.Concat(recent, counted) {
-		if seen[category] || pattern.HasWildcard(category) || pattern.Check(category) != nil {
+		if seen[category] || !pattern.IsCategory(category) {
 			continue
 		}
 		seen[category] = true

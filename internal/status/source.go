@@ -67,7 +67,7 @@ func (s Source) Read(ctx context.Context) State {
 	r.note(err)
 	findings := r.view.findings() // after all reads: a failed one is a finding
 	state := State{
-		Time: r.view.now, State: OK, Summary: r.view.summary(findings, limits),
+		Time: r.view.now, State: OK, Summary: r.view.summary(findings, limits, r.deciding.Rules.Reserved()),
 		Conditions: []Condition{}, Limits: limits, Replicas: []Replica{}, Overrides: []Override{},
 		Omitted: Omitted{Limits: omitted, Minutes: r.skipped * int(report.TallyLength/time.Minute), Events: r.view.unnamed()},
 	}

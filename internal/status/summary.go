@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"notifier/internal/status/report"
 	"notifier/internal/steering"
 	"notifier/internal/term"
 )
@@ -15,9 +16,9 @@ import (
 const maxNamed = 2
 
 // summary is the state in a sentence or two. It begins with "Not sending: ", "Sending, but not to " or
-// "Sending.", or with "Unknown: " in a command that cannot read Redis.
-func (v view) summary(findings []finding, limits []Limit) string {
-	if v.blind && len(v.replicas) == 0 {
+// "Sending.", or with "Unknown: " in a command whose user Redis refuses: the workers' may be another.
+func (v view) summary(findings []finding, limits []Limit, reserved int) string {
+	if v.blind && len(v.replicas) == 0 && report.Trouble(v.readErr.Error()) == report.Denied {
 		return "Unknown: " + findings[0].message + "."
 	}
 	var everything, stopped []finding
@@ -38,11 +39,11 @@ func (v view) summary(findings []finding, limits []Limit) string {
 		return "Not sending: " + namesOf(stopped) + ": " + stopped[0].message + "." + v.heldText()
 	case len(stopped) > 0:
 		text := "Sending, but not to " + namesOf(stopped) + ": " + stopped[0].message + "."
-		return text + fullness(limits, v.now)
+		return text + fullness(limits, reserved, v.now)
 	case v.readErr != nil:
 		return cut("Sending. The limits are unknown: "+cause(v.readErr.Error()), maxMessage) + "."
 	}
-	return "Sending." + fullness(limits, v.now)
+	return "Sending." + fullness(limits, reserved, v.now)
 }
 
 func messagesOf(findings []finding) string {
@@ -101,8 +102,9 @@ func (v view) heldText() string {
 	return " " + term.CountAre(held, "event") + " held."
 }
 
-// fullness is " 23 of 100 global slots are used; errors is full for 29m58s.", or "" if the limits are unknown.
-func fullness(limits []Limit, now time.Time) string {
+// fullness is " 23 of 100 global slots are used; errors is full for 29m58s.", or "" if the limits are unknown. It
+// names the reservations once the other categories may have no slots left.
+func fullness(limits []Limit, reserved int, now time.Time) string {
 	if len(limits) == 0 {
 		return ""
 	}
@@ -116,6 +118,9 @@ func fullness(limits []Limit, now time.Time) string {
 	text := fmt.Sprintf(" %d of %d global slots are used", global.Used, global.Max)
 	if !global.FreeAt.IsZero() {
 		return text + "; everything is dropped for " + global.wait(now) + "."
+	}
+	if reserved > 0 && global.Used+reserved >= global.Max {
+		text += fmt.Sprintf(", and %d are reserved", reserved)
 	}
 	full := fullScopes(limits)
 	for i, limit := range full[:min(len(full), maxNamed)] {

@@ -101,7 +101,7 @@ func checked(o Order) (Order, error) {
 	if err := checkText("reason", o.Reason, LongestReason); err != nil {
 		return Order{}, err
 	}
-	return o, checkText("who", o.By, LongestBy)
+	return o, checkText("author", o.By, LongestBy)
 }
 
 // checkText checks a text that operators read.

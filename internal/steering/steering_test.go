@@ -234,7 +234,7 @@ func TestOrdersThatAreRefused(t *testing.T) {
 		{second(steering.NewLimit("global", "0/1m", "", "")), "count"},
 		{second(steering.NewLimit("Global", "1/1m", "", "")), "expected global, group/NAME"},
 		{second(steering.NewLimit("group/a.b", "1/1m", "", "")), "not a group"},
-		{second(steering.NewLimit("category/a b", "1/1m", "", "")), "white space"},
+		{second(steering.NewLimit("category/a b", "1/1m", "", "")), "a space"},
 		{second(steering.NewLimit("group/", "1/1m", "", "")), "is empty"},
 		{second(steering.NewLimit("category/a.*", "1/1m", "", "")), "pattern"},
 	} {
