@@ -424,11 +424,17 @@ func TestConnectionToAReplicaIsRefused(t *testing.T) {
 	host, port, err := net.SplitHostPort(primary.Addr)
 	kit.Check(t, err)
 	replica := redistest.StartProcess(t, "--replicaof", host+" "+port)
-	m := newFleet(t, replica.URL()).start(kit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
+	client, guard, err := ratelimit.OpenGuarded(replica.URL(), nil, 8)
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	m := newFleet(t, replica.URL()).startOn(client, guard, kit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
 	kit.Eventually(t, "it says that this is a replica", func() bool {
 		err := m.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), "connected to a Redis replica")
 	})
+	if err := client.Ping(t.Context()).Err(); !errors.Is(err, ratelimit.ErrReplica) {
+		t.Errorf("%v, expected that no connection is made", err)
+	}
 	kit.Check(t, replica.Client(t).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
 	m.healedAgain()
 }
