@@ -144,7 +144,7 @@ func endOrder(kind steering.Kind) cli.ActionFunc {
 					kind, target, kind)
 			}
 			if err := writeInForce(ctx, cmd, orders, kind); err != nil {
-				return fmt.Errorf("the %s of %q has ended, but the others cannot be listed: %w", kind, target, err)
+				return fmt.Errorf("%s %q has ended, but the others cannot be listed: %w", kind, target, err)
 			}
 			return nil
 		})

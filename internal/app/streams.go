@@ -17,8 +17,8 @@ import (
 )
 
 // Pauses between two lookups of the streams. After failures of a connected worker they grow from streamsSoon,
-// because the stream may be about to be created, to streamsRarely: a denied request is a line in the logs of the
-// server each time.
+// because the stream may be about to be created, to streamsRarely: each denied request is a line in the server's
+// logs.
 const (
 	streamsEvery   = 20 * time.Second
 	streamsSoon    = time.Second
@@ -56,7 +56,10 @@ func newStreamLookup(connection *nats.Conn, stream, consumer string) (*streamLoo
 		return feed.LookForStuck(ctx, js, stream, consumer)
 	}
 	return &streamLookup{
-		names: []string{stream, letters.StreamName(stream)}, connected: connection.IsConnected, info: info, stuck: stuck,
+		names:     []string{stream, letters.StreamName(stream)},
+		connected: connection.IsConnected,
+		info:      info,
+		stuck:     stuck,
 	}, nil
 }
 
@@ -86,8 +89,8 @@ func (l *streamLookup) run(ctx context.Context) {
 	}
 }
 
-// look looks up every stream once, and reports whether that succeeded. Without a connection it makes no request:
-// each would wait for its timeout.
+// look looks up every stream once, and reports whether that succeeded. Without a connection it makes no
+// request, because each would wait for its timeout.
 func (l *streamLookup) look(ctx context.Context) bool {
 	now := make([]snapshot.Stream, len(l.names))
 	succeeded := l.connected()

@@ -64,8 +64,8 @@ func (w *Worker) process(ctx context.Context, deliveries []*feed.Delivery) error
 	return w.settle(ctx, b.settled)
 }
 
-// decide takes the jobs through the steps of a decision. It repeats all steps until Redis replies, because events
-// may be muted or expire meanwhile. It changes jobs, and returns an error only if ctx is done.
+// decide takes the jobs through the steps of a decision. It repeats all steps until Redis replies, because
+// events may be muted or expire meanwhile. It changes jobs, and returns an error only if ctx is done.
 func (w *Worker) decide(ctx context.Context, jobs []*decide.Job) error {
 	return w.tracker.Retry(ctx, availability.Redis, func() error {
 		w.stamp() // waiting is progress

@@ -124,7 +124,7 @@ func (u unavailable) Admit(ctx context.Context, batch []ratelimit.Request) ([]ra
 	return u.Limiter.Admit(ctx, batch)
 }
 
-// An event that expires during an outage of Redis is not charged afterwards: it would take slots from newer ones.
+// An event that expires during an outage of Redis is not charged afterwards, because newer ones need the slots.
 func TestEventThatExpiredDuringAnOutageIsNotDecided(t *testing.T) {
 	s := newFixture(t)
 	limiter := unavailable{set: new(atomic.Bool), admitted: new(atomic.Int64)}
@@ -146,8 +146,8 @@ func TestEventThatExpiredDuringAnOutageIsNotDecided(t *testing.T) {
 	}
 }
 
-// frozen delays the reply of the first permit until it is too old, as if the process had been suspended, and records the
-// posts that were asked for.
+// frozen delays the reply of the first permit until it is too old, as if the process had been suspended. It
+// records the posts.
 type frozen struct {
 	consume.Limiter
 	posts chan ratelimit.Post
@@ -161,8 +161,8 @@ func (f frozen) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permi
 	return permit, err
 }
 
-// A worker that was suspended after a permit begins another post: its lease may be over, and another worker may have
-// searched for the first one.
+// A worker that was suspended after a permit begins another post: its lease may be over, and another worker
+// may have searched for the first one.
 func TestOldPermitIsNotUsed(t *testing.T) {
 	s := newFixture(t)
 	posts := make(chan ratelimit.Post, 8)

@@ -58,10 +58,11 @@ func Check(text string) error {
 // isForeign reports whether no category has the character. NATS allows white space beyond ASCII in subjects.
 func isForeign(r rune) bool { return r == ' ' || unicode.IsControl(r) }
 
-// IsCategory reports whether an event that is decided can have this category. Check may refuse it as a pattern: a
-// publisher can use a wildcard as text.
+// IsCategory reports whether an event that is decided can have this category. Check may refuse it as a
+// pattern, because a publisher can use a wildcard as text.
 func IsCategory(text string) bool {
-	return text != "" && len(text) <= Longest && utf8.ValidString(text) && !strings.ContainsFunc(text, isForeign)
+	isShort := text != "" && len(text) <= Longest
+	return isShort && utf8.ValidString(text) && !strings.ContainsFunc(text, isForeign)
 }
 
 // HasWildcard reports whether a pattern can match more than one category.

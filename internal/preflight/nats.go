@@ -96,8 +96,9 @@ func isTooOld(version string) bool {
 // connect connects as a worker does.
 func (n *natsCheck) connect(context.Context) []Row {
 	s := n.settings.NATS
+	each := Timeout / time.Duration(len(strings.Split(s.URL, ",")))
 	options := append(s.WorkerOptions("notifier check"),
-		nats.Timeout(Timeout/time.Duration(len(strings.Split(s.URL, ",")))), nats.NoReconnect(), n.watch.Option())
+		nats.Timeout(each), nats.NoReconnect(), n.watch.Option())
 	connection, err := s.Connect(s.URL, options...)
 	if err != nil {
 		return stop("no connection to %s: %s", s.Servers(), advised(err, natsAdvice(err)))
@@ -108,7 +109,7 @@ func (n *natsCheck) connect(context.Context) []Row {
 	}
 	server := redact.Servers([]string{connection.ConnectedUrl()})
 	if version := connection.ConnectedServerVersion(); isTooOld(version) {
-		return one(Fail, "%s, version %s; upgrade to NATS %d.%d or later", server, version, minMajor, minMinor)
+		return one(Fail, "%s, version %s; upgrade to %d.%d or later", server, version, minMajor, minMinor)
 	}
 	if !connection.AuthRequired() && !s.HasCertificate() { // a certificate may be the user
 		return one(Warn, "%s requires no user: anyone in the network can read and delete events; "+

@@ -58,11 +58,11 @@ func checkSettings(s settings.Settings) (problems []string) {
 		warn("SLACK_WEBHOOK_URL is http, so it and all messages cross the network unencrypted; use https")
 	}
 	if s.Slack.WebhookURL != "" && s.Slack.Channel != "" {
-		warn("SLACK_CHANNEL is %s, although SLACK_WEBHOOK_URL has a channel of its own, and only the oldest webhooks post "+
-			"elsewhere; remove SLACK_CHANNEL", s.Slack.Channel)
+		warn("SLACK_CHANNEL is %s, although SLACK_WEBHOOK_URL has a channel of its own, and only the oldest "+
+			"webhooks post elsewhere; remove SLACK_CHANNEL", s.Slack.Channel)
 	}
 	if s.Digest == 0 && s.DigestChannel != s.Slack.Channel {
-		warn("DIGEST_CHANNEL has no effect without DIGEST_INTERVAL; set it, such as 1h, or remove DIGEST_CHANNEL")
+		warn("DIGEST_CHANNEL has no effect without DIGEST_INTERVAL; set both, or remove DIGEST_CHANNEL")
 	}
 	host, _, err := net.SplitHostPort(s.AdminAddr)
 	if err == nil && !isLoopback(host) && s.AdminToken == "" {

@@ -317,6 +317,11 @@ func TestWaitEndsWithTheTemporaryLimit(t *testing.T) {
 		if got := limiter.one(event("b2", "b")); got.AtLeast || got.RetryAfter <= 29*time.Minute {
 			t.Errorf("%+v, expected a wait of half an hour", got)
 		}
+		limits.Ends = map[ratelimit.Scope]time.Time{{Category: "a"}: time.Now().Add(-time.Second)}
+		limiter.SetTemporary(limits) // this worker has not noticed the end yet
+		if got := limiter.one(event("a3", "a")); !got.AtLeast || got.RetryAfter != time.Microsecond {
+			t.Errorf("%+v, expected the shortest wait", got)
+		}
 	})
 }
 

@@ -463,7 +463,7 @@ func (h *Healer) report(tally restored, took time.Duration, late bool) {
 	}
 }
 
-// restore restores the journal, the oldest admissions first. It returns errAnother if the store has a new
+// restore writes the journal, the oldest admissions first. It returns errAnother if the store has a new
 // token.
 func (l *Limiter) restore(ctx context.Context, connection *redis.Conn, token string) (restored, error) {
 	var sum restored

@@ -427,7 +427,8 @@ func TestConnectionToAReplicaIsRefused(t *testing.T) {
 	client, guard, err := ratelimit.OpenGuarded(replica.URL(), nil, 8)
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	m := newFleet(t, replica.URL()).startOn(client, guard, kit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
+	rules := kit.Rules("9/1h", "9/1h", "")
+	m := newFleet(t, replica.URL()).startOn(client, guard, rules, day, ratelimit.Healing{})
 	kit.Eventually(t, "it says that this is a replica", func() bool {
 		err := m.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), "connected to a Redis replica")

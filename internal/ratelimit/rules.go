@@ -250,10 +250,11 @@ type Temporary struct {
 type Ends map[Scope]time.Time
 
 // Bound shortens a wait for room in a scope to the end of its temporary limit. The result is then a lower
-// bound, because the limit of the settings may have no room either.
+// bound, because the limit of the settings may have no room either. If the temporary limit has just ended, it
+// is a microsecond: a refusal always has a wait.
 func (e Ends) Bound(of Scope, now time.Time, wait time.Duration, atLeast bool) (time.Duration, bool) {
 	if end, temporary := e[of]; temporary {
-		if left := max(0, end.Sub(now)); left < wait {
+		if left := max(time.Microsecond, end.Sub(now)); left < wait {
 			return left, true
 		}
 	}

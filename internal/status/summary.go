@@ -102,8 +102,8 @@ func (v view) heldText() string {
 	return " " + term.CountAre(held, "event") + " held."
 }
 
-// fullness is " 23 of 100 global slots are used; errors is full for 29m58s.", or "" if the limits are unknown. It
-// names the reservations once the other categories may have no slots left.
+// fullness is " 23 of 100 global slots are used; errors is full for 29m58s.", or "" if the limits are unknown.
+// It names the reservations once the other categories may have no slots left.
 func fullness(limits []Limit, reserved int, now time.Time) string {
 	if len(limits) == 0 {
 		return ""

@@ -137,7 +137,7 @@ func (f *Follower) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// Restore restores the hash as it was last read, through the given client, if the store has lost it. Repeating
+// Restore writes the hash as it was last read, through the given client, if the store has lost it. Repeating
 // it is harmless.
 func (f *Follower) Restore(ctx context.Context, client redis.Scripter) error {
 	known, _ := f.current()

@@ -171,7 +171,7 @@ func (s *Store) Clear(ctx context.Context, kind Kind, target string) (found bool
 	return reply.status == 1, reply.version, err
 }
 
-// restore restores a reading if there is no hash, or an older version. Repeating it is harmless.
+// restore writes a reading if there is no hash, or an older version. Repeating it is harmless.
 func (s *Store) restore(ctx context.Context, client redis.Scripter, known State) (restored bool, err error) {
 	arguments := []any{"restore", strconv.FormatInt(known.Version, 10)}
 	for _, o := range known.Orders {

@@ -35,7 +35,7 @@ type Maker struct {
 
 	SizeSetting string // names the variable for the size of the stream; may be empty
 
-	// Patience is the time for which a cluster has to refuse three replicas before a stream is created with one.
+	// Patience is the time for which a cluster has to refuse three replicas before a stream gets one.
 	Patience time.Duration
 
 	// Fewer is called for a stream that was created with one replica because the servers of a cluster have no
@@ -58,8 +58,8 @@ func NewMaker(js jetstream.JetStream, replicas int, sizeSetting string, log *zap
 }
 
 // Ensure finds a stream, or creates it; Maker.Replicas replaces config.Replicas. Workers may call it at the
-// same time: they get the same stream. Errors wrap the errors of package jetstream. While a cluster refuses three
-// replicas, Ensure fails for Maker.Patience, and then creates the stream with one.
+// same time: they get the same stream. Errors wrap the errors of package jetstream. While a cluster refuses
+// three replicas, Ensure fails for Maker.Patience, and then creates the stream with one.
 func (m *Maker) Ensure(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := m.ensure(ctx, config)
 	if err == nil {

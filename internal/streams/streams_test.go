@@ -242,13 +242,13 @@ func TestOneReplicaTakesPatience(t *testing.T) {
 		for range 2 {
 			err := ensure()
 			if !errors.Is(err, joining) || !slices.Equal(server.requested, []int{3}) {
-				t.Errorf("%v after requests for %v replicas, expected the refusal of three", err, server.requested)
+				t.Errorf("%v after requests for %v, expected the refusal of three replicas", err, server.requested)
 			}
 			time.Sleep(Patience - time.Second)
 		}
 		time.Sleep(time.Second)
 		if err := ensure(); err != nil || !slices.Equal(server.requested, []int{3, 1}) {
-			t.Errorf("%v after requests for %v replicas, expected one replica after %s", err, server.requested, Patience)
+			t.Errorf("%v after requests for %v, expected one replica in the end", err, server.requested)
 		}
 		if err := ensure(); !errors.Is(err, joining) {
 			t.Errorf("%v for the next stream, expected patience again", err)

@@ -178,8 +178,8 @@ func keepAliveCheck(ackWait time.Duration) time.Duration {
 	return min(max(ackWait/40, 100*time.Millisecond), time.Second)
 }
 
-// touch reports the deliveries that were not reported for the quiet time. Without a connection it does nothing:
-// nats.go would queue the reports, and they would displace acknowledgements.
+// touch reports the deliveries that were not reported for the quiet time. Without a connection it does
+// nothing: nats.go would queue the reports, and they would displace acknowledgements.
 func (s *Feed) touch(now time.Time, quiet time.Duration) {
 	if !s.settings.Connection.IsConnected() {
 		return

@@ -89,8 +89,8 @@ func LookUp(ctx context.Context, js jetstream.JetStream, stream, name string) (*
 }
 
 // sameConsumer returns nil if the consumer is the one that was bound, with the settings that a worker depends
-// on, and still delivers payloads. Otherwise it returns errConsumerGone or errHeadersOnly. Any other error leaves
-// that open.
+// on, and still delivers payloads. Otherwise it returns errConsumerGone or errHeadersOnly. Any other error
+// leaves that open.
 func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) error {
 	info, err := LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	switch {
@@ -189,7 +189,8 @@ func Config(name, subject string, maxBytes int64, maxMsgSize int32) jetstream.St
 // ensureStream looks the stream up and creates it if it does not exist. One that exists is used as it is.
 func (s *Feed) ensureStream(ctx context.Context) (jetstream.Stream, error) {
 	size := largestEvent(s.settings.MostPayload, s.settings.Connection.MaxPayload())
-	stream, err := s.maker.Ensure(ctx, Config(s.settings.Stream, s.settings.Subject, s.settings.MaxBytes, size))
+	config := Config(s.settings.Stream, s.settings.Subject, s.settings.MaxBytes, size)
+	stream, err := s.maker.Ensure(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", s.settings.Stream, s.unsuitable(err))
 	}

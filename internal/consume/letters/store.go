@@ -110,8 +110,8 @@ func Config(events, subject string, maxBytes int64) jetstream.StreamConfig {
 }
 
 // Put stores the letters of dead events and sets the sequence of each. It returns one error for each event,
-// nil for a stored letter, within storeTimeout. If no stream has stored it, or not the dead-letter stream, Put
-// finds or creates that stream for the next attempt.
+// nil for a stored letter, within storeTimeout. If the dead-letter stream is missing, Put creates it for the
+// next attempt.
 func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -150,7 +150,8 @@ const wrongStream jetstream.ErrorCode = 10060
 // another stream has its subjects.
 func isStreamMissing(err error) bool {
 	refused := (*jetstream.APIError)(nil)
-	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.As(err, &refused) && refused.ErrorCode == wrongStream
+	isOther := errors.As(err, &refused) && refused.ErrorCode == wrongStream
+	return isOther || errors.Is(err, jetstream.ErrNoStreamResponse)
 }
 
 // acknowledged waits until the stream has stored a letter, and returns the letter's sequence.

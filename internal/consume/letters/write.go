@@ -21,8 +21,8 @@ const noCategory = "_invalid"
 const maxHeaders = 1<<16 - 1
 
 // Write makes the message about a dead or dropped event, for <subject>.<category>. Only the given stream may
-// store it, or any stream if that is empty. A message longer than maxBytes is cut; zero cuts none, because the
-// server's limit is not known yet.
+// store it, or any stream if that is empty. A message longer than maxBytes is cut. Zero cuts none, because
+// the server's limit is not known yet.
 func Write(subject, stream string, r *result.Result, maxBytes int64) *nats.Msg {
 	d := r.Delivery
 	letter := nats.NewMsg(subject + "." + letterCategory(r))

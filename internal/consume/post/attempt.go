@@ -146,7 +146,7 @@ func (a *attempt) permit(ctx context.Context, _ []*decide.Job) error {
 	}
 	a.job.LastPost, a.job.NextPost = a.job.NextPost, "" // from now on this worker accounts for the post
 	if time.Since(asked) > decide.Fresh {
-		// The process was suspended, so the lease may be over. This post is not made; the next one has another name.
+		// The process was suspended, so the lease may be over. The next post has another name.
 		a.job.Wait(0)
 		return nil
 	}
