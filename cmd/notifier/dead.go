@@ -79,7 +79,7 @@ func deadShowCommand() *cli.Command {
 		Name:      "show",
 		Usage:     "show one dead letter with its payload",
 		ArgsUsage: "SEQ",
-		Description: `No other command shows a payload, which can be confidential. Control characters and
+		Description: `No other command shows a stored payload, which can be confidential. Control characters and
 bytes that are not valid UTF-8 are escaped, such as \x1b. With -json the payload is exact: as "payload",
 or as "payload_base64" if it is not valid UTF-8. Passwords in the URLs of headers are hidden.
 
@@ -123,7 +123,7 @@ event. If a replay is cut off, run it again: events keep their ids and are not d
 mutes apply: an event that they drop is gone, and so is its letter.
 
 Shortened letters and messages that no worker wrote are left. The exit code is 1 if a letter could not be
-replayed.
+replayed, or if one that SEQ names was left.
 
 Examples:
    notifier dead replay 17 18

@@ -38,7 +38,7 @@ With CATEGORY it says whether an event of one slot would be sent now and, if not
 category need not have had an event.
 
 It reads only Redis, so it works while all workers are down, and uses no slots. The limits are those of the
-newest worker or, if none runs, those set here.
+newest ready worker or, if none runs, those set here.
 
 Examples:
    notifier status -watch
