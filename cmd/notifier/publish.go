@@ -471,12 +471,12 @@ func (w *publisher) message(data []byte) (message *nats.Msg, id string, err erro
 	if rejection != nil {
 		return nil, "", &cmdline.UsageError{Text: rejection.Detail}
 	}
-	if decoded.ID != newID && w.request.count > 1 {
+	switch {
+	case decoded.ID == newID:
+		message.Header.Set(outcome.HeaderMsgID, newID)
+	case w.request.count > 1:
 		text := "the payload has the id %q, so all events but one would be duplicates; remove the id, or -n"
 		return nil, "", &cmdline.UsageError{Text: fmt.Sprintf(text, decoded.ID)}
-	}
-	if decoded.ID == newID {
-		message.Header.Set(outcome.HeaderMsgID, newID)
 	}
 	return message, decoded.ID, nil
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // Pauses between two lookups of the streams. After failures of a connected worker they grow from streamsSoon,
-// because the stream may be about to be created, to streamsRarely: each denied request is a line in the server's
-// logs.
+// because the stream may be about to be created, to streamsRarely: each denied request is a line in the logs of
+// the server.
 const (
 	streamsEvery   = 20 * time.Second
 	streamsSoon    = time.Second
@@ -89,11 +89,10 @@ func (l *streamLookup) run(ctx context.Context) {
 	}
 }
 
-// look looks up every stream once, and reports whether that succeeded. Without a connection it makes no
-// request, because each would wait for its timeout.
+// look looks up every stream once, and reports whether that succeeded.
 func (l *streamLookup) look(ctx context.Context) bool {
 	now := make([]snapshot.Stream, len(l.names))
-	succeeded := l.connected()
+	succeeded := true
 	for i, name := range l.names {
 		now[i] = l.one(ctx, name)
 		succeeded = succeeded && now[i].Unknown == ""
@@ -125,7 +124,7 @@ func (l *streamLookup) lookAtConsumer(ctx context.Context, stream *snapshot.Stre
 
 func (l *streamLookup) one(ctx context.Context, name string) snapshot.Stream {
 	stream := snapshot.Stream{Name: name, Seen: time.Now().UTC()}
-	if !l.connected() {
+	if !l.connected() { // a request would wait for its timeout
 		stream.Unknown = "no connection to NATS"
 		return stream
 	}

@@ -124,7 +124,7 @@ func (u unavailable) Admit(ctx context.Context, batch []ratelimit.Request) ([]ra
 	return u.Limiter.Admit(ctx, batch)
 }
 
-// An event that expires during an outage of Redis is not charged afterwards, because newer ones need the slots.
+// An event that expires during an outage of Redis is not charged afterwards: newer ones need the slots.
 func TestEventThatExpiredDuringAnOutageIsNotDecided(t *testing.T) {
 	s := newFixture(t)
 	limiter := unavailable{set: new(atomic.Bool), admitted: new(atomic.Int64)}

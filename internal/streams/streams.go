@@ -235,6 +235,7 @@ const (
 	noSuitablePeers       jetstream.ErrorCode = 10005
 	insufficientResources jetstream.ErrorCode = 10023
 	storageExceeded       jetstream.ErrorCode = 10047
+	wrongStream           jetstream.ErrorCode = 10060
 	subjectsOverlap       jetstream.ErrorCode = 10065
 	notClustered          jetstream.ErrorCode = 10074
 	// an account that is given storage for each number of replicas, and none for this one
@@ -274,6 +275,9 @@ func IsTooManyUnacknowledged(err error) bool {
 // IsTooManyConsumers reports whether the server refused a consumer because the account or the stream has as
 // many as it may have.
 func IsTooManyConsumers(err error) bool { return isAbout(err, tooManyConsumers) }
+
+// IsWrongStream reports whether a message that only one stream may store would have reached another one.
+func IsWrongStream(err error) bool { return isAbout(err, wrongStream) }
 
 func isAbout(err error, codes ...jetstream.ErrorCode) bool {
 	refused := (*jetstream.APIError)(nil)

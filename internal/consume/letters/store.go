@@ -143,15 +143,10 @@ func (s *Store) Put(ctx context.Context, dead []result.Result) []error {
 	return errs
 }
 
-// wrongStream is the server's error code for a message that another stream than the expected one would store.
-const wrongStream jetstream.ErrorCode = 10060
-
 // isStreamMissing reports whether no stream has stored a letter, because the dead-letter stream is missing or
 // another stream has its subjects.
 func isStreamMissing(err error) bool {
-	refused := (*jetstream.APIError)(nil)
-	isOther := errors.As(err, &refused) && refused.ErrorCode == wrongStream
-	return isOther || errors.Is(err, jetstream.ErrNoStreamResponse)
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || streams.IsWrongStream(err)
 }
 
 // acknowledged waits until the stream has stored a letter, and returns the letter's sequence.
