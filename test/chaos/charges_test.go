@@ -300,7 +300,8 @@ func deadInDoubt(lines []*line) bool {
 }
 
 // chargedAgain judges a slot that was taken twice. While Slack refuses a channel or a mute is in force,
-// the slot may have been refunded between two looks.
+// the slot may have been refunded between two looks. If Slack rejects the message, the event ends as a dead
+// letter and keeps its slot, and its next publication is decided anew.
 func (a *audit) chargedAgain(c chargedAgain) {
 	id := (&admission{slot: c.slot}).id()
 	first, second := time.UnixMicro(c.first), time.UnixMicro(c.second)
@@ -311,6 +312,12 @@ func (a *audit) chargedAgain(c chargedAgain) {
 	}
 	if a.lostSomething(first, second.Add(time.Duration(a.d.ledger.retention)*time.Microsecond)) {
 		return // restored by the worker that got the second admission: late, but charged once
+	}
+	ended := func(l *line) bool {
+		return l.rejected(badMessage) && !l.Time.Before(first) && !l.Time.After(second)
+	}
+	if slices.ContainsFunc(a.lines[id], ended) {
+		return
 	}
 	if e := a.events[id]; e != nil {
 		a.wrongCharge(e, "charged again: %q was taken at %s and, while that still counted, at %s", c.slot,
