@@ -45,7 +45,7 @@ const (
 const (
 	maxAge        = 2 * time.Second // requests within this time share one State, and the newest events
 	stateTimeout  = 3 * time.Second
-	readyPause    = 10 * time.Millisecond // between two readiness checks, which are never cached
+	readyAge      = 10 * time.Millisecond // of a readiness check; a probe soon after a change must see it
 	readyTimeout  = 2 * time.Second
 	eventsTimeout = 5 * time.Second
 	maxFiltered   = 4 // concurrent reads
@@ -123,7 +123,7 @@ func newServer(ctx context.Context, config Config, probes Probes) *http.Server {
 		probes: probes,
 		token:  sha256.Sum256([]byte(config.Token)),
 		open:   config.Token == "",
-		ready: cached.NewShared(readyPause, readyTimeout, func(ctx context.Context) ([]string, error) {
+		ready: cached.New(readyAge, readyTimeout, func(ctx context.Context) ([]string, error) {
 			return probes.Ready(ctx), nil
 		}),
 		state: cached.New(maxAge, stateTimeout, func(ctx context.Context) (status.State, error) {

@@ -24,12 +24,11 @@ func (a *app) newHealer() (*ratelimit.Healer, error) {
 	if a.settings.Store.Guard == nil {
 		return nil, nil
 	}
-	steering := func(ctx context.Context, connection *redis.Conn) error {
-		return a.steering.Restore(ctx, connection)
-	}
 	return ratelimit.NewHealer(a.store.Limiter, a.settings.Store.Guard, ratelimit.Healing{
 		Replica: a.replica.id, Log: a.log,
-		Restore: []func(context.Context, *redis.Conn) error{steering},
+		Restore: func(ctx context.Context, connection *redis.Conn) error { // a.steering is set later
+			return a.steering.Restore(ctx, connection)
+		},
 	})
 }
 

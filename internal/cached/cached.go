@@ -14,7 +14,6 @@ const retryAfter = time.Second
 type Value[T any] struct {
 	read           func(ctx context.Context) (T, error)
 	fresh, timeout time.Duration
-	pause          time.Duration // between the beginnings of two reads, if fresh is 0
 
 	turn         chan struct{} // a lock for the fields below that a caller can stop waiting for
 	begun, ended time.Time     // of the last read; zero before the first
@@ -27,14 +26,6 @@ type Value[T any] struct {
 // its context ends after timeout.
 func New[T any](fresh, timeout time.Duration, read func(ctx context.Context) (T, error)) *Value[T] {
 	return &Value[T]{read: read, fresh: fresh, timeout: timeout, turn: make(chan struct{}, 1)}
-}
-
-// NewShared returns a Value that keeps no result: callers share a read that begins after their calls. Two reads
-// begin at least pause apart. New explains timeout and read.
-func NewShared[T any](pause, timeout time.Duration, read func(ctx context.Context) (T, error)) *Value[T] {
-	v := New(0, timeout, read)
-	v.pause = pause
-	return v
 }
 
 // Get returns the last result, or reads again if it is too old. ctx bounds the read, whose result other
@@ -62,8 +53,6 @@ func (v *Value[T]) serves(called time.Time) bool {
 	switch {
 	case v.ended.IsZero():
 		return false
-	case v.fresh == 0:
-		return v.begun.After(called)
 	case v.ended.After(called): // the caller has waited for it, however long that took
 		return true
 	case v.err != nil:
@@ -74,12 +63,6 @@ func (v *Value[T]) serves(called time.Time) bool {
 }
 
 func (v *Value[T]) refresh(ctx context.Context) {
-	if v.pause > 0 && !v.begun.IsZero() {
-		select { // callers that come meanwhile get the result, too
-		case <-time.After(v.pause - time.Since(v.begun)):
-		case <-ctx.Done(): // the read below fails at once
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, v.timeout)
 	defer cancel()
 	v.begun = time.Now()

@@ -65,46 +65,6 @@ func TestCallersShareARead(t *testing.T) {
 	})
 }
 
-// A shared read serves the callers that came before it began, and none that comes later.
-func TestASharedReadBeginsAfterTheCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reads, begun := 0, time.Now()
-		s := cached.NewShared(10*time.Millisecond, time.Minute, func(context.Context) (string, error) {
-			reads++
-			read := fmt.Sprint(reads, " at ", time.Since(begun))
-			time.Sleep(time.Second) // of synctest's clock
-			return read, errors.New("an error is not kept either")
-		})
-		var callers sync.WaitGroup
-		for i := range 50 {
-			callers.Go(func() {
-				time.Sleep(time.Duration(i)*100*time.Millisecond - 50*time.Millisecond) // of synctest's clock
-				want := fmt.Sprintf("%d at %ds", (i+9)/10+1, (i+9)/10)
-				if value, err := s.Get(t.Context()); value != want || err == nil {
-					t.Errorf("caller %d: read %s, %v; expected %s", i, value, err, want)
-				}
-			})
-		}
-		callers.Wait()
-	})
-}
-
-// Any number of calls start shared reads at the rate that the pause allows.
-func TestASharedReadHasAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reads, begun := 0, time.Now()
-		s := cached.NewShared(10*time.Millisecond, time.Minute, func(context.Context) (int, error) { reads++; return reads, nil })
-		for i := range 100 {
-			if value, err := s.Get(t.Context()); value != i+1 || err != nil {
-				t.Fatalf("%d, %v, expected read %d", value, err, i+1)
-			}
-		}
-		if took := time.Since(begun); took != 990*time.Millisecond {
-			t.Errorf("100 reads took %s, expected 10ms between any two", took)
-		}
-	})
-}
-
 // A caller that leaves waits no longer, and the read that it began serves the others.
 func TestACallerMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

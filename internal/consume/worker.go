@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var posting sync.WaitGroup
 	posting.Go(func() { w.sender.Run(startCtx, finishCtx) })
 	w.loop(startCtx)
+	w.progress.Store(math.MaxInt64) // SHUTDOWN_TIMEOUT bounds the rest
 	w.sender.Close()
 	posting.Wait()
 	finishLetters()

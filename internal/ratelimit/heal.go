@@ -138,8 +138,8 @@ type Healing struct {
 	Replica string // unique name of this worker, without blanks
 	Log     *zap.Logger
 
-	// Restore restores further state of the store. The Healer repeats each function until it succeeds.
-	Restore []func(context.Context, *redis.Conn) error
+	// Restore restores further state of the store. The Healer repeats it until it succeeds. It may be nil.
+	Restore func(context.Context, *redis.Conn) error
 }
 
 // Healer restores the admissions of a Limiter into a store that may have lost them, before that store
@@ -408,8 +408,8 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server,
 	if err != nil {
 		return err
 	}
-	for _, restore := range h.config.Restore {
-		if err := restore(ctx, connection); err != nil {
+	if h.config.Restore != nil {
+		if err := h.config.Restore(ctx, connection); err != nil {
 			return err
 		}
 	}

@@ -471,7 +471,7 @@ func TestStoreEmptiedDuringHealing(t *testing.T) {
 		})
 		return connection.FlushAll(ctx).Err()
 	}
-	b := f.start(rules, day, ratelimit.Healing{Restore: []func(context.Context, *redis.Conn) error{empties}})
+	b := f.start(rules, day, ratelimit.Healing{Restore: empties})
 	b.healedAgain()
 	a.admits(events(10, "a", "x")...)
 	b.admits(events(10, "b", "x")...)

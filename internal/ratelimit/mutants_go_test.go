@@ -141,6 +141,6 @@ var goMistakes = map[string][]string{
 		"case found.replica« && isElsewhere¦» && isFirst:",
 		"\t\t«return errReplica¦found.replica = true»\n\tcase found.generation",
 		"for left := «healPoll¦time.Duration(0)»; left > 0; {",
-		"range h.config.Restore«¦[:0]» {",
+		"if h.config.Restore != nil «¦&& false »{",
 	},
 }

@@ -37,9 +37,6 @@ func (a *attempt) inSlack(receipt slackout.Receipt) {
 func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
 	a.p.failure = failure.Code
 	a.job.Wait(0)
-	if failure.Class != slackout.Rejected {
-		a.s.channels.untried(a.p.channel)
-	}
 	switch {
 	case failure.Class == slackout.RetryAfter:
 		a.limited(failure.RetryAfter)

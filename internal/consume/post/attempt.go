@@ -151,9 +151,6 @@ func (a *attempt) permit(ctx context.Context, _ []*decide.Job) error {
 		return nil
 	}
 	a.job.Result.Attempts = max(a.job.Result.Attempts, permit.Posts-1) // of other workers too
-	if !a.s.channels.try(a.p.channel, a.replayed()) {
-		a.endByChannel()
-	}
 	return nil
 }
 

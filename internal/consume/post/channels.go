@@ -42,44 +42,16 @@ func newClosedChannels(log *zap.Logger) *closedChannels {
 	return &closedChannels{log: log, channels: map[string]*channelState{}, taken: map[string]time.Time{}}
 }
 
-// closed reports whether the channel refuses everything and is not due for a try.
+// closed reports whether the channel refuses everything and is not due for a try. A channel has one post in
+// flight, so one event makes the try.
 func (c *closedChannels) closed(channel string, replayed bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.channels[channel]
-	return r != nil && r.closed(replayed, time.Now())
-}
-
-func (r *channelState) closed(replayed bool, now time.Time) bool {
-	if replayed && now.Sub(r.refused) >= retryReplayed {
+	if r == nil || replayed && time.Since(r.refused) >= retryReplayed {
 		return false
 	}
-	return now.Before(r.closedUntil)
-}
-
-// try reports whether a post may be made. Each true for a closed channel is its try for a minute.
-func (c *closedChannels) try(channel string, replayed bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r := c.channels[channel]
-	if r == nil || r.closedUntil.IsZero() {
-		return true
-	}
-	now := time.Now()
-	if r.closed(replayed, now) {
-		return false
-	}
-	r.closedUntil = now.Add(retryChannel)
-	return true
-}
-
-// untried makes the channel due for a try again, because the last one has shown nothing about it.
-func (c *closedChannels) untried(channel string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.channels[channel]; r != nil && !r.closedUntil.IsZero() {
-		r.closedUntil = time.Now()
-	}
+	return time.Now().Before(r.closedUntil)
 }
 
 // code returns the code of Slack's last rejection, or "".
@@ -103,8 +75,11 @@ func (c *closedChannels) rejected(channel, code string) {
 	}
 	r.inRow++
 	r.code, r.refused = code, time.Now()
+	if r.inRow < rejectionsToClose {
+		return
+	}
+	r.closedUntil = r.refused.Add(retryChannel)
 	if r.inRow == rejectionsToClose {
-		r.closedUntil = r.refused.Add(retryChannel)
 		c.log.Warn("channel refused",
 			zap.String("channel", channel), zap.String("detail", code), zap.Int("in_a_row", r.inRow),
 			zap.String("advice", "its events are dead-lettered, and one a minute is tried; "+

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"notifier/internal/consume/decide"
+	"notifier/internal/consume/post/lanes"
 	"notifier/internal/slackout"
 )
 
@@ -30,6 +31,7 @@ func (a *attempt) find(ctx context.Context, _ []*decide.Job) error {
 		a.p.mustSearch = false
 		a.inSlack(receipt)
 		a.job.Result.Found = true
+		a.end.Signal = lanes.Posted // this search may have been the probe
 		a.endSent()
 	case err == nil:
 		a.p.mustSearch = false
@@ -43,19 +45,21 @@ func (a *attempt) find(ctx context.Context, _ []*decide.Job) error {
 
 // notSearched repeats the search later, or gives it up.
 func (a *attempt) notSearched(err error) {
-	a.p.searches++
 	var failure *slackout.Error
-	switch {
-	case !errors.As(err, &failure), a.p.searches > maxSearches, failure.RetryAfter > maxHistoryPause:
-		a.s.lookups.impossible(a.s.settings.Log, err)
-		a.p.mustSearch = false
-	case failure.Workspace: // no post would get through either, so this search is the probe
+	explained := errors.As(err, &failure)
+	if explained && failure.Workspace { // no post would get through either, so this search is the probe
 		a.closeGate(failure)
 		a.job.Wait(0)
-	default:
-		// Slack limits reading separately, for some apps to once a minute. Other posts need not wait for that.
-		a.job.Wait(max(failure.RetryAfter, a.p.nextRetry()))
+		return
 	}
+	a.p.searches++
+	if !explained || a.p.searches > maxSearches || failure.RetryAfter > maxHistoryPause {
+		a.s.lookups.impossible(a.s.settings.Log, err)
+		a.p.mustSearch = false
+		return
+	}
+	// Slack limits reading separately, for some apps to once a minute. Other posts need not wait for that.
+	a.job.Wait(max(failure.RetryAfter, a.p.nextRetry()))
 }
 
 // lookups remembers the logged reasons why a channel could not be searched.

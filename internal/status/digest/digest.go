@@ -142,7 +142,10 @@ func (d *Digest) post(ctx context.Context, period int64, deadline time.Time) err
 	call, cancel = context.WithTimeout(detached, d.config.Timeout)
 	defer cancel()
 	_, err = d.config.Publisher.PostText(call, d.config.Channel, text(d.config.Interval, drops))
-	return errors.Join(err, d.record(detached, name, err))
+	if unrecorded := d.record(detached, name, err); unrecorded != nil {
+		d.config.Log.Warn("cannot record Slack's answer for the other workers", zap.Error(unrecorded))
+	}
+	return err
 }
 
 // wait waits for a permit to post. It takes the channel's next slot, before the events that wait for one.

@@ -62,7 +62,7 @@ func (g *gate) succeeded(t ticket) bool {
 	if t != g.closings {
 		return false
 	}
-	g.open, g.probing = true, false
+	g.open, g.probing, g.until = true, false, time.Time{}
 	g.backoff.Reset()
 	return true
 }
