@@ -121,6 +121,9 @@ func slackAdvice(err error) string {
 	if !errors.As(err, &refused) {
 		return ""
 	}
+	if strings.HasPrefix(refused.Code, "proxy_") {
+		return "the proxy in HTTPS_PROXY refuses: check its user and password, and whether it allows Slack's host"
+	}
 	switch refused.Code {
 	case "invalid_auth":
 		return "copy SLACK_BOT_TOKEN again from the app's page"

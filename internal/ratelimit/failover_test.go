@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -138,6 +140,19 @@ func deaf(t *testing.T) string {
 	}
 	t.Skip("a full queue refuses connections here")
 	return ""
+}
+
+// The host of the Sentinel in use has lost power. go-redis gives a Sentinel up after an attempt that ends
+// before the call, and not after a call that times out.
+func TestDeadSentinelIsGivenUpInTime(t *testing.T) {
+	t.Parallel()
+	client, err := ratelimit.Open("redis://"+deaf(t)+"/0?master_name=main", nil)
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	err = client.Ping(t.Context()).Err()
+	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "sentinels") {
+		t.Errorf("%v, expected that no Sentinel is reachable", err)
+	}
 }
 
 // The host of the old primary has lost power. A worker that is still dialing it notices the new primary

@@ -61,16 +61,27 @@ func TestOpenSetsShortTimeouts(t *testing.T) {
 		Dial, Read, Write time.Duration
 		Retries, Dials    int
 		Context           bool
+		Pipelines         int
 	}
-	want := func(call time.Duration) settings { return settings{2 * time.Second, call, call, 1, 1, true} }
+	want := func(call time.Duration) settings { return settings{2 * time.Second, call, call, 1, 1, true, -1} }
 	of := func(client redis.UniversalClient) (got settings) {
 		switch client := client.(type) {
 		case *redis.Client:
 			o := client.Options()
-			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
+			got = settings{
+				o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries,
+				o.ContextTimeoutEnabled, o.PipelinePoolSize,
+			}
 		case *redis.ClusterClient:
 			o := client.Options()
-			got = settings{o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled}
+			got = settings{
+				o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.MaxRetries, o.DialerRetries,
+				o.ContextTimeoutEnabled, o.PipelinePoolSize,
+			}
+			// A Cluster replaces a dead server within seconds.
+			if lookups := o.ClusterStateReloadInterval; lookups != time.Second {
+				t.Errorf("the servers of a Cluster are looked up every %s", lookups)
+			}
 		}
 		return got
 	}

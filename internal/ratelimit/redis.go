@@ -50,6 +50,14 @@ const callsBesidePosts = 16
 const (
 	dialAttempts = 1 // per attempt of a call. The default of five would take ten seconds.
 	checkedIdle  = 5 * time.Second
+
+	// A Cluster has replaced a dead server within seconds. go-redis looks up the servers after a failed
+	// connection only if the last lookup is older than this, a minute by default.
+	clusterLookups = time.Second
+
+	// ownPool lets pipelines use the pool of all calls, which sizePool has made large enough. With a pool of
+	// their own a worker could have more connections than docs/operating.md says.
+	ownPool = -1
 )
 
 // sizePool makes room for all concurrent calls. The URL can only enlarge the pool: in a smaller one a post
@@ -108,8 +116,10 @@ func open(
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
+		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
-		options.Dialer = p.dialEach(options.TLSConfig, parsed)
+		// go-redis asks another Sentinel only if the one that it has asked before fails twice within p.dial.
+		options.Dialer = dialEach(options.TLSConfig, parsed, p.dial/4)
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewFailoverClient(options), nil
@@ -121,8 +131,10 @@ func open(
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
+		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
-		options.Dialer = p.dialEach(options.TLSConfig, parsed)
+		options.ClusterStateReloadInterval = clusterLookups
+		options.Dialer = dialEach(options.TLSConfig, parsed, p.dial)
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClusterClient(options), nil
@@ -134,6 +146,7 @@ func open(
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
 		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
+		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
@@ -170,20 +183,20 @@ func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialEach returns a dialer for the servers of a Cluster, and for Sentinels and the servers that they
-// announce. go-redis would verify all of them by the first host of the URL. Without TLS it returns nil, which
-// leaves dialing to go-redis.
-func (p patience) dialEach(config *tls.Config, parsed *url.URL) dialer {
-	if config == nil {
-		return nil
-	}
+// announce. It gives each connection that long. With TLS, go-redis would verify all servers by the first host
+// of the URL.
+func dialEach(config *tls.Config, parsed *url.URL, timeout time.Duration) dialer {
 	hosts := hostsOf(parsed)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		server := &redis.Options{DialTimeout: p.dial, TLSConfig: verifyEach(config, addr, hosts)}
+		server := &redis.Options{DialTimeout: timeout}
+		if config != nil {
+			server.TLSConfig = verifyEach(config, addr, hosts)
+		}
 		connection, err := redis.NewDialer(server)(ctx, network, addr)
-		if err != nil {
+		if err != nil && config != nil { // an error of TLS does not name the server
 			return nil, fmt.Errorf("%s: %w", addr, err)
 		}
-		return connection, nil
+		return connection, err
 	}
 }
 

@@ -314,10 +314,13 @@ func classifyNoResponse(x *exchange) *Error {
 // URL.
 func networkCode(err error) string {
 	var (
-		dns    *net.DNSError
-		netErr net.Error
+		dns     *net.DNSError
+		netErr  net.Error
+		refusal proxyRefusal
 	)
 	switch {
+	case errors.As(err, &refusal):
+		return refusal.Error()
 	case errors.Is(err, context.Canceled):
 		return "canceled"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():

@@ -42,7 +42,8 @@ func (c Class) String() string {
 type Error struct {
 	Class Class
 	// Code is Slack's own ("channel_not_found") or one of this package's: canceled, timeout, dns_error,
-	// connection_refused, connection_reset, tls_error, network_error, http_<status>, invalid_response, no_code.
+	// connection_refused, connection_reset, proxy_<status>, tls_error, network_error, http_<status>,
+	// invalid_response, no_code.
 	Code string
 	// Explanation is Slack's own description of a mistake in the message, such as "[ERROR] must be less than 151
 	// characters [json-pointer:/blocks/0/text/text]": one printable line of at most 300 bytes, without

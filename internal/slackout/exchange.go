@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 	"time"
 )
@@ -46,6 +48,11 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 	})
 }
 
+// proxyRefusal is the HTTP status with which a proxy refuses to connect to Slack.
+type proxyRefusal int
+
+func (p proxyRefusal) Error() string { return fmt.Sprintf("proxy_%d", int(p)) }
+
 // recordingClient sends requests for slack-go and for the webhook, and records each in its context's
 // exchange.
 //
@@ -68,6 +75,14 @@ func newRecordingClient() recordingClient {
 	// A connection that the other side closes at the moment of its use makes the post ambiguous, so idle ones
 	// are closed before a load balancer would close them.
 	transport.IdleConnTimeout = 30 * time.Second
+	transport.OnProxyConnectResponse = func(
+		_ context.Context, _ *url.URL, _ *http.Request, response *http.Response,
+	) error {
+		if response.StatusCode != http.StatusOK {
+			return proxyRefusal(response.StatusCode)
+		}
+		return nil
+	}
 	return recordingClient{&http.Client{
 		Transport: transport,
 		// The token is in the body and the webhook's URL is a secret: neither may be sent to another host.

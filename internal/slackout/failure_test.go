@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,6 +107,15 @@ func TestNotSent(t *testing.T) {
 			wantError(t, err, Error{Class: Retry, Code: test.code})
 		}
 	}
+}
+
+func TestProxyThatRefusesIsNamed(t *testing.T) {
+	refusing := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusProxyAuthRequired) }
+	proxy := &url.URL{Scheme: "http", Host: kit.Serve(t, http.HandlerFunc(refusing))}
+	p := newPoster(t, Config{WebhookURL: "https://hooks.invalid/services/SeCrEt", Timeout: kit.Patience})
+	p.http.client.Transport.(*http.Transport).Proxy = http.ProxyURL(proxy)
+	_, err := p.Post(t.Context(), hello())
+	wantError(t, err, Error{Class: Retry, Code: "proxy_407"})
 }
 
 // location is the header of a redirect.
