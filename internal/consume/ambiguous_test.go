@@ -112,8 +112,9 @@ func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 		devstack.NextHistory(devstack.Response{Code: "invalid_auth"}, failing, failing, failing),
 		devstack.Next(devstack.Response{Accept: true, Reset: true}, failing),
 	))
-	s.started()
+	r := s.started()
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "sent", "found_in_channel": true})
 	s.expectEachPostedOnce(1)
+	r.expectReady() // although nothing was posted since
 }

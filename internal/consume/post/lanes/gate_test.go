@@ -96,6 +96,25 @@ func TestLateSuccessOpensNothing(t *testing.T) {
 	}
 }
 
+// A late failure with a long pause does not end the probe. If that succeeds, the pause is over.
+func TestOpenGateHasNoPauseLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		for _, channel := range []string{"a", "b", "c"} {
+			add(l, channel, 2)
+		}
+		late := next(t, l)
+		next(t, l).Finish(Result{Signal: WorkspaceFailing})
+		probe := next(t, l)
+		late.Finish(Result{Signal: WorkspaceFailing, AtLeast: time.Hour})
+		probe.Finish(Result{Signal: Posted, Done: true})
+		next(t, l).Finish(Result{Signal: WorkspaceFailing})
+		if closed := time.Until(l.workspace.until); !about(closed, backoffs.First) {
+			t.Errorf("closed for %s after the probe and one failure, expected about %s", closed, backoffs.First)
+		}
+	})
+}
+
 // Slack paused another replica, so this one has not failed.
 func TestPauseOfAnotherWorkerIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
