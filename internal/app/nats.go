@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"notifier/internal/settings"
 )
@@ -21,6 +22,9 @@ var (
 )
 
 const pingInterval = 20 * time.Second
+
+// firstLogged bounds the errors of the server that are logged at once. Later ones are logged once a minute.
+const firstLogged = 100
 
 // firstError bounds the wait for the reason of a failed first connection.
 const firstError = time.Second
@@ -38,6 +42,7 @@ type link struct {
 	latest  error // of the attempts to connect
 	refused bool  // an authentication failure was logged since the last connection
 
+	errors rate.Sometimes                   // a denied subject may fail for every event
 	denied atomic.Pointer[func(error) bool] // takes the errors of denied requests; see setDenied
 }
 
@@ -45,6 +50,7 @@ type link struct {
 // the user is waited for, and a lost connection is made again.
 func connectWorker(s settings.NATS, log *zap.Logger) (*link, error) {
 	l := &link{settings: s, log: log, failed: make(chan struct{})}
+	l.errors.First, l.errors.Interval = firstLogged, time.Minute
 	options := append(s.WorkerOptions("notifier"),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
@@ -128,7 +134,7 @@ func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if denied := l.denied.Load(); denied != nil && (*denied)(err) {
 		return
 	}
-	l.log.Warn("nats error", zap.Error(err))
+	l.errors.Do(func() { l.log.Warn("nats error", zap.Error(err)) })
 }
 
 // setDenied sets a function that may take errors of the connection, by returning true, before they are logged.

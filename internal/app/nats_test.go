@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -76,5 +77,19 @@ func TestTheReasonIsTheLatestFailure(t *testing.T) {
 	l.eventually(t, "authorization violation")
 	if n := logs.FilterMessage("nats error").Len(); n != 1 {
 		t.Errorf("%d lines about refusals, expected one", n)
+	}
+}
+
+// A user who may not publish to DROPPED_SUBJECT causes an error for each dropped event.
+func TestErrorsOfTheServerDoNotFloodTheLog(t *testing.T) {
+	t.Parallel()
+	server := natstest.Server(t, &natsserver.Options{Port: -1})
+	core, logs := observer.New(zapcore.DebugLevel)
+	l := connectedLogging(t, zap.New(core), func(env map[string]string) { env["NATS_URL"] = server.ClientURL() })
+	for range 10 * firstLogged {
+		l.onError(l.Conn, nil, nats.ErrPermissionViolation)
+	}
+	if n := logs.FilterMessage("nats error").Len(); n != firstLogged {
+		t.Errorf("%d lines, expected %d", n, firstLogged)
 	}
 }
