@@ -61,7 +61,10 @@ func (s State) Sections() []Section {
 			level = OK
 		}
 		anySilent = anySilent || r.State == silent
-		seen := span(s.Time.Sub(r.Seen).Round(time.Second)) + " ago"
+		seen := "now"
+		if age := s.Time.Sub(r.Seen).Round(time.Second); age > 0 {
+			seen = span(age) + " ago"
+		}
 		replicas.add(level, r.ID, r.State, fmt.Sprint(r.Held), r.Settings, r.Version, seen)
 	}
 	switch {
