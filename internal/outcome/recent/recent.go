@@ -7,7 +7,8 @@
 //
 // A Recorder takes records without blocking and stores them from one goroutine. A rate limit for each
 // category and reason keeps a storm from displacing all other records, unless it spreads over hundreds of
-// categories. The next record of the same kind counts the records that were left out.
+// categories. The next record of the same kind counts the records that were left out. If none follows within
+// seconds, the last event that was left out is recorded for that.
 //
 // The subject of a record holds a hash of the event id, so one direct request finds all records of an event.
 // Reading needs a single permission and creates no consumer.

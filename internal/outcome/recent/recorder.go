@@ -29,6 +29,7 @@ const (
 	maxKinds  = 256             // with a limit of their own: publishers choose the names of categories
 	maxQueued = 1024            // records not stored yet
 	sweepWait = time.Second     // between searches for idle kinds
+	tailWait  = 2 * interval    // between searches for kinds whose last events are left out
 	maxBatch  = 64              // records published before their acknowledgements are awaited
 	maxTries  = 3               // to store one record
 	retryWait = 2 * time.Second // after a failure
@@ -49,7 +50,8 @@ type Kind struct{ Category, Outcome, Reason string }
 // tally is the state of one kind.
 type tally struct {
 	limit   *rate.Limiter
-	leftOut uint64 // since the last record
+	leftOut uint64          // since the last record
+	tail    *outcome.Record // the last one that Record left out, if no record followed
 }
 
 func newTally() *tally { return &tally{limit: rate.NewLimiter(rate.Every(interval), burst)} }
@@ -66,7 +68,7 @@ type Recorder struct {
 	kinds   map[Kind]*tally
 	others  *tally // shared by the kinds beyond maxKinds
 	swept   time.Time
-	leftOut uint64 // of all kinds, since the start
+	leftOut uint64 // of all kinds, since the start; tails count until they are recorded
 
 	// For Run alone.
 	retryWait time.Duration
@@ -94,8 +96,8 @@ func NewRecorder(config Config) (*Recorder, error) {
 }
 
 // Record queues up to n records of one kind, the oldest first, and counts the rest as left out. It never
-// blocks. build makes record i; it is called during Record, and only for records that are queued: in a storm
-// few are. Record is safe for concurrent use. A nil Recorder does nothing.
+// blocks. build makes record i; it is called during Record, and only for records that are queued and for the
+// last one: in a storm these are few. Record is safe for concurrent use. A nil Recorder does nothing.
 func (r *Recorder) Record(k Kind, n int, build func(i int) outcome.Record) {
 	if r == nil {
 		return
@@ -107,12 +109,43 @@ func (r *Recorder) Record(k Kind, n int, build func(i int) outcome.Record) {
 	for i := range n {
 		if len(r.queue) == cap(r.queue) || !t.limit.AllowN(now, 1) {
 			r.leaveOut(t, uint64(n-i))
+			last := bounded(build(n - 1))
+			t.tail = &last
 			return
 		}
-		record := bounded(build(i))
-		record.LeftOut, t.leftOut = t.leftOut, 0
-		r.queue <- record // has room: this is the only sender
+		r.enqueue(t, bounded(build(i)))
 	}
+}
+
+// enqueue queues a record with the count of those left out before it. The queue has room, and r.mu is held.
+func (r *Recorder) enqueue(t *tally, record outcome.Record) {
+	record.LeftOut = t.leftOut
+	t.leftOut, t.tail = 0, nil
+	r.queue <- record
+}
+
+// recordTails records the last event of each kind that was left out. Otherwise a burst that ends would never
+// report the events that were left out. It does nothing while the stream is unavailable.
+func (r *Recorder) recordTails(now time.Time) {
+	if !r.works {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.kinds {
+		r.recordTail(t, now)
+	}
+	r.recordTail(r.others, now)
+}
+
+// recordTail records the tail of one kind, if there is one and the limit allows. r.mu is held.
+func (r *Recorder) recordTail(t *tally, now time.Time) {
+	if t.tail == nil || len(r.queue) == cap(r.queue) || !t.limit.AllowN(now, 1) {
+		return
+	}
+	t.leftOut--
+	r.leftOut--
+	r.enqueue(t, *t.tail)
 }
 
 // tally returns the tally of a kind. r.mu is held.
@@ -138,6 +171,7 @@ func (r *Recorder) sweep(now time.Time) {
 	for k, t := range r.kinds {
 		if t.limit.TokensAt(now) >= burst {
 			r.others.leftOut += t.leftOut
+			r.others.tail = cmp.Or(t.tail, r.others.tail)
 			delete(r.kinds, k)
 		}
 	}
@@ -177,16 +211,27 @@ func (r *Recorder) Run(ctx context.Context) {
 		end()
 	})()
 	r.prepare(ctx)
+	tails := time.NewTicker(tailWait)
+	defer tails.Stop()
 	for {
 		select {
 		case record := <-r.queue:
 			r.store(storing, r.batch(record))
+		case now := <-tails.C:
+			r.recordTails(now)
 		case <-ctx.Done():
-			for len(r.queue) > 0 {
-				r.store(storing, r.batch(<-r.queue))
-			}
+			r.drain(storing)
+			r.recordTails(time.Now().Add(interval)) // there is no time to wait for the limits
+			r.drain(storing)
 			return
 		}
+	}
+}
+
+// drain stores the records in the queue.
+func (r *Recorder) drain(ctx context.Context) {
+	for len(r.queue) > 0 {
+		r.store(ctx, r.batch(<-r.queue))
 	}
 }
 

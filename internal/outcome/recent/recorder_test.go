@@ -66,18 +66,19 @@ func TestTheLargestRecordFits(t *testing.T) {
 	b.eventually(t, recent.Filter{}, 1)
 }
 
-// TestAStormDisplacesNothing: ten thousand records of one kind take no room from another kind, and the next
-// record of that kind counts those left out.
+// TestAStormDisplacesNothing: ten thousand records of one kind take no room from another kind. When the storm
+// is over, those left out are counted without another record of that kind.
 func TestAStormDisplacesNothing(t *testing.T) {
 	t.Parallel()
+	const rounds, events = 20, 10_000
 	b := start(t)
-	storm := make([]outcome.Record, 500)
+	storm := make([]outcome.Record, events/rounds)
 	kind := recent.Kind{Category: "noisy", Outcome: outcome.Dropped, Reason: outcome.Category}
 	for i := range storm {
 		storm[i] = record("noisy", outcome.Dropped, outcome.Category, fmt.Sprint("n-", i))
 	}
 	made := 0
-	for i := range 20 {
+	for i := range rounds {
 		b.recorder.Record(kind, len(storm), func(i int) outcome.Record {
 			made++
 			return storm[i]
@@ -85,22 +86,52 @@ func TestAStormDisplacesNothing(t *testing.T) {
 		b.add(record("rare", outcome.Dead, outcome.Malformed, fmt.Sprint("r-", i)))
 		b.add(record("noisy", outcome.Sent, "", fmt.Sprint("s-", i)))
 	}
-	b.eventually(t, recent.Filter{Category: "rare"}, 20)
-	b.eventually(t, recent.Filter{Category: "noisy", Outcome: outcome.Sent}, 20)
-	if made < recent.Burst || made > recent.Burst+2 {
-		t.Errorf("%d records made, expected %d", made, recent.Burst)
+	b.eventually(t, recent.Filter{Category: "rare"}, rounds)
+	b.eventually(t, recent.Filter{Category: "noisy", Outcome: outcome.Sent}, rounds)
+	if made < recent.Burst || made > recent.Burst+2+rounds {
+		t.Errorf("%d records made, expected %d and one for each round", made, recent.Burst)
 	}
-	var last outcome.Record
-	kit.Eventually(t, "the next record counts the others", func() bool { // after five seconds
-		b.add(record("noisy", outcome.Dropped, outcome.Category, "later"))
-		records := b.list(t, recent.Filter{Category: "noisy", Outcome: outcome.Dropped, Limit: 1000}).Records
-		last = records[len(records)-1]
-		return last.EventID == "later" && last.LeftOut > 0
+	if left := b.recorder.LeftOut(); left < events-recent.Burst-2 {
+		t.Errorf("%d left out, expected %d", left, events-recent.Burst)
+	}
+	b.counted(t, "noisy", events, events/rounds-1)
+}
+
+// TestAnEndingWorkerCountsWhatItLeftOut, although no limit allows another record yet.
+func TestAnEndingWorkerCountsWhatItLeftOut(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	kind := recent.Kind{Category: "errors", Outcome: outcome.Dropped, Reason: outcome.Category}
+	b.recorder.Record(kind, 150, func(i int) outcome.Record {
+		return record("errors", outcome.Dropped, outcome.Category, fmt.Sprint("n-", i))
 	})
-	if least := uint64(20*500 - recent.Burst - 2); last.LeftOut < least || b.recorder.LeftOut() < least {
-		t.Errorf("%d left out before the next record, %d altogether; expected %d",
-			last.LeftOut, b.recorder.LeftOut(), least)
+	b.stop()
+	b.counted(t, "errors", 150, 149)
+	if left := b.recorder.LeftOut(); left != 49 {
+		t.Errorf("%d left out, expected 49", left)
 	}
+}
+
+// counted waits until the records of dropped events in a category, and the events that they count as left
+// out, add up. The newest must be of event last.
+func (b *bench) counted(t testing.TB, category string, events, last int) {
+	t.Helper()
+	filter := recent.Filter{Category: category, Outcome: outcome.Dropped, Limit: 1000}
+	kit.EventuallyNil(t, func() error {
+		page, err := b.reader.List(t.Context(), filter)
+		if err != nil {
+			return err
+		}
+		n, newest := len(page.Records), ""
+		for _, r := range page.Records {
+			n += int(r.LeftOut)
+			newest = r.EventID
+		}
+		if want := fmt.Sprint("n-", last); n != events || newest != want {
+			return fmt.Errorf("%d events up to %s, expected %d up to %s", n, newest, events, want)
+		}
+		return nil
+	})
 }
 
 // TestKindsAreBounded: publishers choose the names of categories. Kinds beyond the bound share a limit.
