@@ -216,7 +216,7 @@ var reasonShape = regexp.MustCompile(`^[a-z_]{0,32}$`)
 func decodeCount(field, value string) (Count, bool) {
 	parts := strings.Split(field, separator)
 	n, valid := decodeNumber(value)
-	if len(parts) != 3 || !valid || !isName(parts[1]) || len(parts[2]) > maxNameBytes {
+	if len(parts) != 3 || !valid || len(parts[1]) > maxNameBytes || len(parts[2]) > maxNameBytes {
 		return Count{}, false
 	}
 	became, reason, _ := strings.Cut(parts[0], "/")

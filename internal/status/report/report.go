@@ -85,7 +85,7 @@ type Replica struct {
 
 // Count counts events of one category that ended alike.
 type Count struct {
-	Category string // as outcome.CategoryName returns it, or outcome.OtherCategories
+	Category string // as outcome.CategoryName returns it, or outcome.OtherCategories; empty if invalid
 	Outcome  string
 	Reason   string // empty if sent
 	Source   string // empty if the publisher named none; outcome.OtherCategories for sources past the eighth

@@ -140,9 +140,11 @@ func TestReplicasCountTogether(t *testing.T) {
 			b.Observe("sent", "", "errors", "ci", 1)
 			b.Observe("dropped", "category", "errors", "", 3)
 			b.Observe("dead", "malformed", "_other", "_other", 1)
+			b.Observe("dead", "malformed", "", "", 1) // its category is invalid
 		}
 		wantCounts(t, reader, map[string]int64{
 			"errors sent  ci": 30, "errors dropped category ": 30, "__other dead malformed __other": 10,
+			" dead malformed ": 10,
 		})
 		now := read(t, reader)
 		if covered := now.Now.Sub(now.Since); covered < 50*time.Minute || covered > time.Hour {
@@ -354,7 +356,7 @@ func TestJunkIsSkipped(t *testing.T) {
 		now := read(t, reader).Now
 		slot := report.Period(now, 10*time.Minute)
 		for field, value := range map[string]string{
-			"": "1", "sent/\tx": "1", "sent/\tx\ty\tz": "1", "sent/\t\ty": "1", "lost/\tx\t": "1",
+			"": "1", "sent/\tx": "1", "sent/\tx\ty\tz": "1", "lost/\tx\t": "1",
 			"dropped/<script>\tx\t": "1", "sent/\tnegative\t": "-5", "sent/\ttext\t": "many",
 			"sent/\thuge\t": "9223372036854775807",
 			"sent/\t" + strings.Repeat("x", 300) + "\t": "1",
