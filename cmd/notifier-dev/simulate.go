@@ -28,9 +28,10 @@ func simulateCommand() *cli.Command {
 		ArgsUsage: "[FILE | -]",
 		Description: `Choose limits by what happened last week. FILE, or standard input, has one event per line:
    {"time":"2026-11-20T04:39:01Z","category":"errors","cost":2,"id":"x"}
-cost (default 1) and id are optional. It can also be a worker's log (LOG_FORMAT=json), or what "docker compose logs" wrote;
-there the time of an event is when it was settled, and its cost is taken as 1. Lines are sorted by time. Lines that cannot
-be read are skipped and named on standard error.
+cost (default 1), id and source are optional; an id counts together with its source. It can also be a
+worker's log (LOG_FORMAT=json), or what "docker compose logs" wrote; there the time of an event is when it
+was settled, its cost is taken as 1, and every source as a CloudEvent's. Lines are sorted by time. Lines that
+cannot be read are skipped and named on standard error.
 
 The limits are LIMIT_GLOBAL, LIMIT_CATEGORY, LIMIT_OVERRIDES, LIMIT_GROUP, LIMIT_GROUP_OVERRIDES, LIMIT_RESERVE and
 DEDUPE_WINDOW, or those of the flags below. The same script as in production decides, in this process, at the times of

@@ -43,6 +43,7 @@ type Event struct {
 	Time     time.Time // UTC, in whole microseconds; in a worker's log the time of its outcome
 	Category string    // 1 to 128 bytes
 	ID       string    // at most 256 bytes; an event without an ID is never a duplicate
+	Source   string    // the two together identify the event; empty if unknown
 	Cost     int       // slots it takes, 1 or more
 	Line     int       // its line number in the input, from 1
 }
@@ -56,8 +57,9 @@ type Input struct {
 	Bad       []error // the problems with the first five of them, each with its line number
 }
 
-// Read reads events, one per line: JSON objects with time (RFC 3339) and category, optionally with cost and
-// id, or a worker's log, also with the prefixes of `docker compose logs`. It holds all events in memory.
+// Read reads events, one per line: JSON objects with time (RFC 3339) and category, optionally with cost, id
+// and source, or a worker's log, also with the prefixes of `docker compose logs`. It holds all events in
+// memory.
 //
 // A line that cannot be read is skipped and named in Bad. Returns an error if the input has no event, or if
 // reading fails or ctx is done.
@@ -130,6 +132,7 @@ type fields struct {
 	Category json.RawMessage `json:"category"`
 	Cost     json.RawMessage `json:"cost"`
 	ID       json.RawMessage `json:"id"`
+	Source   json.RawMessage `json:"source"`
 
 	// Of the worker's log.
 	TS      json.RawMessage `json:"ts"`
@@ -157,7 +160,7 @@ func (i *Input) parse(line []byte, number int) error {
 		return i.parseLog(f, number)
 	}
 	if present(f.Time) && present(f.Category) {
-		return i.addEvent(f.Time, f.Category, f.ID, f.Cost, number)
+		return i.addEvent(f, number)
 	}
 	if present(f.Category) && !present(f.Msg) {
 		return errors.New("has a category but no time, expected both")
@@ -166,7 +169,9 @@ func (i *Input) parse(line []byte, number int) error {
 	return nil
 }
 
-// parseLog adds a worker's line about an event. It has no cost.
+// parseLog adds a worker's line about an event. It has no cost. Its source is taken for that of a CloudEvent,
+// although it can be a Notifier-Source, which is no part of an event's identity: the line does not say which,
+// and publishers that share ids usually write CloudEvents.
 func (i *Input) parseLog(f fields, number int) error {
 	result, err := text("outcome", f.Outcome)
 	if err != nil {
@@ -185,12 +190,12 @@ func (i *Input) parseLog(f fields, number int) error {
 	case result != outcome.Sent && result != outcome.Dropped:
 		return fmt.Errorf("outcome %q, expected sent, dropped or dead", result)
 	}
-	return i.addEvent(f.TS, f.Category, f.EventID, nil, number)
+	return i.addEvent(fields{Time: f.TS, Category: f.Category, ID: f.EventID, Source: f.Source}, number)
 }
 
-func (i *Input) addEvent(at, category, id, cost json.RawMessage, number int) error {
+func (i *Input) addEvent(f fields, number int) error {
 	e := Event{Cost: 1, Line: number}
-	when, err := text("time", at)
+	when, err := text("time", f.Time)
 	if err != nil {
 		return err
 	}
@@ -202,23 +207,26 @@ func (i *Input) addEvent(at, category, id, cost json.RawMessage, number int) err
 	if year := e.Time.Year(); year < minYear || year > maxYear {
 		return fmt.Errorf("time %q, expected a year from %d to %d", when, minYear, maxYear)
 	}
-	if e.Category, err = text("category", category); err != nil {
+	if e.Category, err = text("category", f.Category); err != nil {
 		return err
 	}
 	if e.Category == "" || len(e.Category) > maxCategoryBytes || hasControl(e.Category) {
 		return fmt.Errorf("category of %s, expected 1 to %d without control characters",
 			term.Count(len(e.Category), "byte"), maxCategoryBytes)
 	}
-	if e.ID, err = text("id", id); err != nil {
+	if e.ID, err = text("id", f.ID); err != nil {
 		return err
 	}
 	if len(e.ID) > maxIDBytes || hasControl(e.ID) {
 		return fmt.Errorf("id of %s, expected at most %d without control characters",
 			term.Count(len(e.ID), "byte"), maxIDBytes)
 	}
-	if present(cost) {
-		if err := json.Unmarshal(cost, &e.Cost); err != nil || e.Cost < 1 {
-			return fmt.Errorf("cost %s, expected a whole number of 1 or more", shorten(cost))
+	if e.Source, err = text("source", f.Source); err != nil {
+		return err
+	}
+	if present(f.Cost) {
+		if err := json.Unmarshal(f.Cost, &e.Cost); err != nil || e.Cost < 1 {
+			return fmt.Errorf("cost %s, expected a whole number of 1 or more", shorten(f.Cost))
 		}
 	}
 	i.Events = append(i.Events, e)

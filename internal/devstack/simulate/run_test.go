@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,16 @@ func TestAnIDIsSentOnceInTheDedupeWindow(t *testing.T) {
 	// Line 9 has no id, so it is not the event "9".
 	want := []string{"sent", "duplicate", "duplicate", "duplicate", "sent", "duplicate", "sent", "sent", "sent", "sent"}
 	if got := outcomes(run(t, text, kit.Rules("100/30m", "10/30m", ""), 2*time.Hour)); !slices.Equal(want, got) {
+		t.Errorf("%q, expected %q", got, want)
+	}
+	// An id counts together with its source, also in a log.
+	logged := `{"ts":"2026-11-20T04:39:01Z","msg":"notification sent","outcome":"sent","category":"a",` +
+		`"event_id":"1","source":"/ci"}` + "\n"
+	text = at(0, "a", `"id":"1"`, `"source":"/ci"`) + at(0, "a", `"id":"1"`, `"source":"/db"`) +
+		at(time.Hour, "a", `"id":"1"`, `"source":"/ci"`) + at(time.Hour, "a", `"id":"1"`) +
+		logged + strings.ReplaceAll(logged, "/ci", "/db") + logged
+	want = []string{"sent", "sent", "duplicate", "sent", "sent", "sent", "duplicate"}
+	if got := outcomes(run(t, text, kit.Rules("100/30m", "10/30m", ""), day)); !slices.Equal(want, got) {
 		t.Errorf("%q, expected %q", got, want)
 	}
 	// A refused event was not sent, so its repetition is no duplicate.

@@ -122,20 +122,20 @@ func request(e Event) ratelimit.Request {
 	if id == "" {
 		id = "\x00" + line
 	}
-	return ratelimit.Request{ID: id, Delivery: line, Category: e.Category, Cost: e.Cost}
+	return ratelimit.Request{ID: id, Source: e.Source, Delivery: line, Category: e.Category, Cost: e.Cost}
 }
 
 // neededDedupe shortens the dedupe window to the longest time between two events of one id. That changes no
 // verdict, and usually it is seconds where dedupe is a day. The store gets slower with each id that it keeps.
 func neededDedupe(events []Event, dedupe time.Duration) time.Duration {
 	const margin = time.Second // the script's clock may be a little ahead of the events
-	first := map[[2]string]time.Time{}
+	first := map[[3]string]time.Time{}
 	var longest time.Duration
 	for _, e := range events {
 		if e.ID == "" {
 			continue
 		}
-		key := [2]string{e.Category, e.ID}
+		key := [3]string{e.Category, e.ID, e.Source}
 		if began, seen := first[key]; seen {
 			longest = max(longest, e.Time.Sub(began))
 		} else {

@@ -144,6 +144,7 @@ func (v Verdict) Write(out io.Writer) error {
 		Time:       v.Time,
 		EventID:    v.ID,
 		Category:   v.Category,
+		Source:     v.Source,
 		Outcome:    v.Outcome,
 		Reason:     v.Reason,
 		RetryAfter: term.Seconds(v.RetryAfter),
