@@ -36,18 +36,25 @@ func deadCommand() *cli.Command {
 		Usage: "list the events that could never be sent, show one, replay or delete them",
 		Description: `Workers keep such events as dead letters in the stream <NATS_STREAM>_DEAD, each
 with the reason. Fix the cause before a replay: a replayed event is decided like any other, and can
-become a dead letter again. Without a command, the newest letters are listed.
+become a dead letter again. Without a command it does the same as "notifier dead list".
 
-Example:
-   notifier dead list`,
+Examples:
+   notifier dead -reason unroutable
+   notifier dead show 17`,
+		Flags:  deadListFlags(),
+		Action: runDeadList,
+		Before: func(ctx context.Context, cmd *cli.Command) (context.Context, error) {
+			// Commands do not see these flags: "dead -category errors delete -all" would delete all letters.
+			if cmd.Args().Present() && len(cmd.LocalFlagNames()) > 0 {
+				return ctx, cmdline.Usagef(cmd, "flags before %q, expected behind it", cmd.Args().First())
+			}
+			return ctx, nil
+		},
 		Commands: []*cli.Command{
 			deadListCommand(),
 			deadShowCommand(),
 			deadReplayCommand(),
 			deadDeleteCommand(),
-		},
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return listLetters(ctx, cmd, deadSelection{limit: listedLetters})
 		},
 	}
 }
@@ -60,18 +67,24 @@ func deadListCommand() *cli.Command {
 
 Example:
    notifier dead list -reason unroutable -category deploys`,
-		Flags: deadFlags(&cli.IntFlag{Name: "n", Value: listedLetters, Usage: "show the newest `N`"}),
-		Action: func(ctx context.Context, cmd *cli.Command) error {
-			selection, err := parseSelection(cmd)
-			if err != nil {
-				return err
-			}
-			if selection.limit > maxLetters {
-				return cmdline.Usagef(cmd, "-n %d, expected 1 to %d", selection.limit, maxLetters)
-			}
-			return listLetters(ctx, cmd, selection)
-		},
+		Flags:  deadListFlags(),
+		Action: runDeadList,
 	}
+}
+
+func deadListFlags() []cli.Flag {
+	return deadFlags(&cli.IntFlag{Name: "n", Value: listedLetters, Usage: "show the newest `N`", Local: true})
+}
+
+func runDeadList(ctx context.Context, cmd *cli.Command) error {
+	selection, err := parseSelection(cmd)
+	if err != nil {
+		return err
+	}
+	if selection.limit > maxLetters {
+		return cmdline.Usagef(cmd, "-n %d, expected 1 to %d", selection.limit, maxLetters)
+	}
+	return listLetters(ctx, cmd, selection)
 }
 
 func deadShowCommand() *cli.Command {
@@ -163,9 +176,9 @@ Examples:
 func deadFlags(further ...cli.Flag) []cli.Flag {
 	reasons := strings.Join(outcome.DeadReasons(), ", ")
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + reasons},
-		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly"},
-		&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter"},
+		&cli.StringFlag{Name: "reason", Usage: "only letters with this `REASON`: " + reasons, Local: true},
+		&cli.StringFlag{Name: "category", Usage: "only letters of this `CATEGORY`, exactly", Local: true},
+		&cli.BoolFlag{Name: "json", Usage: "write a line of JSON for each letter", Local: true},
 	}, further...)
 }
 
