@@ -24,5 +24,4 @@ func startSlack(ts *testscript.TestScript, _ bool, scopes []string) {
 		})
 	}
 	ts.Setenv("SLACK_API_URL", slack.APIURL())
-	ts.Setenv("SLACK_HOOK", slack.WebhookURL())
 }

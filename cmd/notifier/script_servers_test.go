@@ -66,7 +66,6 @@ func runNATS(ts *testscript.TestScript, _ bool, args []string) {
 	})
 	scriptServers.Store(key, scriptServer{name: "nats", start: server.Start, stop: server.Stop})
 	ts.Setenv("NATS_URL", server.URL())
-	ts.Setenv("NATS_SERVER", server.Addr())
 }
 
 // runStore starts an embedded store for the script and points REDIS_URL at it. "redis stop" and "redis start"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
@@ -55,8 +56,10 @@ func serve(ctx context.Context, s settings.Settings, log *zap.Logger) error {
 	for _, file := range s.Exposed {
 		log.Warn("a secret file can be used by others", zap.String("file", file))
 	}
-	for _, variable := range s.Unknown {
-		log.Warn("a variable looks like a setting", zap.String("variable", variable))
+	for _, unknown := range s.Unknown {
+		variable, reason, _ := strings.Cut(unknown, ": ")
+		log.Warn("a variable looks like a setting",
+			zap.String("variable", variable), zap.String("reason", reason))
 	}
 	if err := app.Run(ctx, s, log, nil); err != nil {
 		log.Error("stopped", zap.Error(err))

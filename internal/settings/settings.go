@@ -84,7 +84,7 @@ type Settings struct {
 	LogConsole      bool          `envconfig:"LOG_FORMAT" default:"json" enum:"json,console" group:"worker"`
 
 	Exposed []string // secret files that other users may read or write; one sentence each
-	Unknown []string // variables that only resemble a setting; one sentence each, 20 at most
+	Unknown []string // variables that begin like a setting and are none; one sentence each, 20 at most
 }
 
 // NATS holds the settings of a NATS client.

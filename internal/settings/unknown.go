@@ -16,22 +16,30 @@ const (
 	maxUnknownName = 128 // bytes; no setting is as long
 )
 
-var (
-	// own matches names that notifier alone has, so an unknown one is a mistake, however far from a setting.
-	own = regexp.MustCompile(`^(LIMIT|DEDUPE|DEAD_LETTER|DIGEST|DROPPED)_`)
-	// foreign matches names that orchestrators derive from services, and Slack's other tokens.
-	foreign = regexp.MustCompile(`_PORT(_|$)|_SERVICE_HOST$|_ENV_|^SLACK_(APP|USER)_TOKEN`)
-)
+// generic lists first words of settings that other programs use, too. A variable with one of them is a mistake
+// only if it misspells a setting.
+var generic = []string{"BATCH", "LOG"}
 
-// unknownVariables describes variables of the environment that only resemble a setting. It shows no value. An
-// empty variable counts as unset.
+// deployment lists variables of docker-compose.yml. Workers receive them, because they are in .env.
+var deployment = []string{
+	"NATS_WORKER_PASSWORD", "NATS_PUBLISHER_PASSWORD", "NATS_OPERATOR_PASSWORD", "NATS_PORT",
+	"REDIS_PASSWORD",
+}
+
+// injected matches "NAME=value" of the variables that Kubernetes and Docker derive from a service, for example
+// from one named redis. REDIS_PORT is theirs only with an address: people set it to a number.
+var injected = regexp.MustCompile(`^[^=]+(_SERVICE_HOST=|_SERVICE_PORT(_[^=]*)?=|` +
+	`_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?=|_PORT=(tcp|udp|sctp)://|_ENV_[^=]*=)`)
+
+// unknownVariables describes variables of the environment that begin like a setting and are none. It shows no
+// value. An empty variable counts as unset.
 func unknownVariables() []string {
 	var list []string
 	known := Variables()
 	for _, entry := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(entry, "=")
 		nearest, similar := nearestSetting(name, known)
-		if value == "" || !similar || len(list) == maxUnknown {
+		if value == "" || !similar || injected.MatchString(entry) || len(list) == maxUnknown {
 			continue
 		}
 		text := term.Printable(name) + ": is not a setting of notifier, and has no effect"
@@ -43,15 +51,16 @@ func unknownVariables() []string {
 	return list
 }
 
-// nearestSetting reports whether a name is a setting's, misspelt, and returns the nearest setting that begins
-// with the same word, or "".
+// nearestSetting reports whether a name begins like a setting and is none. It returns the setting that the
+// name misspells, or "".
 func nearestSetting(name string, known []Variable) (nearest string, similar bool) {
 	base, ofFile := strings.CutSuffix(strings.TrimPrefix(strings.ToUpper(name), "NOTIFIER_"), "_FILE")
 	first, rest, _ := strings.Cut(base, "_")
-	if len(name) > maxUnknownName || rest == "" || foreign.MatchString(base) {
+	if len(name) > maxUnknownName || rest == "" || slices.Contains(deployment, name) {
 		return "", false
 	}
 	least := maxUnknownName
+	own := false
 	for _, v := range known {
 		if name == v.Name || name == v.Name+"_FILE" {
 			return "", false
@@ -60,6 +69,7 @@ func nearestSetting(name string, known []Variable) (nearest string, similar bool
 		if word != first {
 			continue
 		}
+		own = !slices.Contains(generic, word)
 		distance := levenshtein.ComputeDistance(rest, end)
 		if distance < least && (distance <= len(end)/2 || strings.HasPrefix(rest, end)) {
 			nearest, least = v.Name, distance
@@ -68,5 +78,5 @@ func nearestSetting(name string, known []Variable) (nearest string, similar bool
 	if ofFile && nearest != "" && !strings.HasSuffix(nearest, "_FILE") {
 		nearest += "_FILE"
 	}
-	return nearest, nearest != "" || own.MatchString(base)
+	return nearest, own || nearest != ""
 }
