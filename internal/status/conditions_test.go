@@ -55,6 +55,14 @@ func silentFor(r report.Replica, d time.Duration) report.Replica {
 	return r
 }
 
+// refusal is an error reply, as go-redis returns it.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+const wrongPass = refusal("WRONGPASS invalid username-password pair or user is disabled.")
+
 func all(replicas ...report.Replica) view { return view{now: now, replicas: replicas} }
 
 // usual are the limits in these tests.
@@ -136,6 +144,11 @@ func TestConditionsAndSentence(t *testing.T) {
 			})),
 			"Not sending: Redis is unavailable: NOPERM this user has no permissions.",
 			[]string{"redis fail - Redis is unavailable: NOPERM this user has no permissions"},
+		},
+		{
+			"Redis refuses a command's user", view{now: now, blind: true, readErr: fmt.Errorf("redis: cannot read the time: %w", wrongPass)},
+			"Unknown: Redis refuses this user: WRONGPASS invalid username-password pair or user is disabled.",
+			[]string{"redis fail - Redis is unavailable: cannot read the time: " + wrongPass.Error()},
 		},
 		{
 			"a worker cannot read Redis",

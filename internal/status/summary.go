@@ -2,10 +2,13 @@ package status
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"notifier/internal/status/report"
 	"notifier/internal/steering"
@@ -19,7 +22,7 @@ const maxNamed = 2
 // "Sending.", or with "Unknown: " in a command whose user Redis refuses: the workers' may be another.
 func (v view) summary(findings []finding, limits []Limit, reserved int) string {
 	if v.blind && len(v.replicas) == 0 && report.Trouble(v.readErr.Error()) == report.Denied {
-		return "Unknown: " + findings[0].message + "."
+		return "Unknown: " + cut("Redis refuses this user: "+replyOf(v.readErr), maxMessage) + "."
 	}
 	var everything, stopped []finding
 	for _, f := range findings {
@@ -44,6 +47,16 @@ func (v view) summary(findings []finding, limits []Limit, reserved int) string {
 		return cut("Sending. The limits are unknown: "+cause(v.readErr.Error()), maxMessage) + "."
 	}
 	return "Sending." + fullness(limits, reserved, v.now)
+}
+
+// replyOf returns the reply of Redis that an error wraps, without the full stop that some replies have.
+func replyOf(err error) string {
+	text := cause(err.Error())
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		text = reply.Error()
+	}
+	return strings.TrimSuffix(text, ".")
 }
 
 func messagesOf(findings []finding) string {
