@@ -181,6 +181,16 @@ func TestProblemsOfSeveral(t *testing.T) {
 			`DEAD_LETTER_SUBJECT: "team" would be read again through NATS_SUBJECT "team.errors.>"; expected a subject outside it`,
 		},
 
+		"dead letters among the outcomes": {
+			map[string]string{"NATS_STREAM": "ALERTS", "DEAD_LETTER_SUBJECT": "alerts-events"},
+			`DEAD_LETTER_SUBJECT: "alerts-events" would put events among the outcomes of NATS_STREAM "ALERTS"; expected a subject outside "alerts-events"`,
+		},
+
+		"dropped events among the outcomes": {
+			map[string]string{"DROPPED_SUBJECT": "notify-events.dropped"},
+			`DROPPED_SUBJECT: "notify-events.dropped" would put events among the outcomes of NATS_STREAM "NOTIFY"; expected a subject outside "notify-events"`,
+		},
+
 		"dead letters that a star matches": {
 			map[string]string{"NATS_SUBJECT": "*.*.alerts", "DEAD_LETTER_SUBJECT": "dead"},
 			`DEAD_LETTER_SUBJECT: "dead" would be read again through NATS_SUBJECT "*.*.alerts"; expected a subject outside it`,

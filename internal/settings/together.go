@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"notifier/internal/event"
+	"notifier/internal/outcome/recent"
 	"notifier/internal/ratelimit"
 )
 
@@ -105,7 +106,7 @@ func (l *loader) checkCategory(setting, name string) {
 }
 
 // checkOutputs checks the subjects that a worker publishes to. A worker must not receive its own messages as
-// events.
+// events, and each stream needs its own subjects.
 func (l *loader) checkOutputs() {
 	s := l.settings
 	if s.DeadLetter == "" && !l.bad["NATS_STREAM"] {
@@ -122,6 +123,13 @@ func (l *loader) checkOutputs() {
 			event.Overlap(output.subject+".>", s.NATS.Pattern.String()) {
 			l.problem(output.setting, "%s would be read again through NATS_SUBJECT %s; expected a subject outside it",
 				quoted(output.subject), quoted(s.NATS.Pattern.String()))
+		}
+		outcomes := recent.SubjectPrefix(s.NATS.Stream)
+		if output.subject != "" && l.valid(output.setting, "NATS_STREAM") &&
+			event.Overlap(output.subject+".>", outcomes+".>") {
+			l.problem(output.setting, "%s would put events among the outcomes of NATS_STREAM %s; "+
+				"expected a subject outside %s",
+				quoted(output.subject), quoted(s.NATS.Stream), quoted(outcomes))
 		}
 	}
 	if s.Dropped != "" && l.valid("DROPPED_SUBJECT", "DEAD_LETTER_SUBJECT") &&

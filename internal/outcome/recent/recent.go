@@ -66,7 +66,7 @@ type Place struct {
 // NewPlace returns the place for the records of the events in a stream, which workers read by a pattern. It
 // returns an error if workers would read records as events.
 func NewPlace(events string, pattern event.Pattern) (p Place, err error) {
-	p = Place{Stream: StreamName(events), Subject: strings.ToLower(events) + "-events"}
+	p = Place{Stream: StreamName(events), Subject: SubjectPrefix(events)}
 	if event.Overlap(pattern.String(), p.all()) {
 		return Place{}, fmt.Errorf("NATS_SUBJECT %s matches the subjects of outcomes, %s; "+
 			"set NATS_STREAM or NATS_SUBJECT to another name", pattern, p.all())
@@ -77,6 +77,9 @@ func NewPlace(events string, pattern event.Pattern) (p Place, err error) {
 
 // StreamName returns the name of the stream of records that belongs to a stream of events.
 func StreamName(events string) string { return events + "_EVENTS" }
+
+// SubjectPrefix returns the prefix of the subjects of records that belong to a stream of events.
+func SubjectPrefix(events string) string { return strings.ToLower(events) + "-events" }
 
 // DirectGet returns the subject of requests for single messages of the stream.
 func (p Place) DirectGet() string { return "$JS.API.DIRECT.GET." + p.Stream }
