@@ -213,6 +213,17 @@ type Origin struct {
 	secret string // the tag
 }
 
+// derive sets the value of an unset setting whose default is made of another setting.
+func (o *Origin) derive(s *Settings) {
+	switch {
+	case o.Source != FromDefault:
+	case o.Name == "DEAD_LETTER_SUBJECT":
+		o.value = s.DeadLetter
+	case o.Name == "DIGEST_CHANNEL":
+		o.value = s.DigestChannel
+	}
+}
+
 // Shown returns the value without the secrets that it can contain.
 func (o Origin) Shown() string {
 	if o.value == "" {

@@ -43,6 +43,10 @@ func TestEmptyMeansDefault(t *testing.T) {
 			want.Source, want.value = FromEnvironment, "xoxb-1"
 		case "SLACK_CHANNEL":
 			want.Source, want.value = FromEnvironment, "#alerts"
+		case "DEAD_LETTER_SUBJECT":
+			want.value = "notify-dead" // made of NATS_STREAM
+		case "DIGEST_CHANNEL":
+			want.value = "#alerts" // made of SLACK_CHANNEL
 		}
 		got := all[v.Name]
 		got.secret = ""

@@ -224,6 +224,9 @@ func LoadWithOrigins() (Settings, []Origin, error) {
 	origins := l.readEnvironment(nil)
 	unknown := unknownVariables()
 	s, err := l.finish()
+	for i := range origins {
+		origins[i].derive(l.settings)
+	}
 	if err != nil {
 		l.problems.lines = append(l.problems.lines, unknown...) // one of them may be the cause
 		return s, origins, err
