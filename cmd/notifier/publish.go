@@ -511,7 +511,8 @@ func (w *publisher) explain(err error) error {
 	var refused *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("no stream stores %s; the first \"notifier serve\" creates it", w.subject)
+		return fmt.Errorf("no stream stores %s, or the stream has no leader now; "+
+			"start \"notifier serve\", which creates the stream, or publish again", w.subject)
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Description, "maximum "):
 		return fmt.Errorf("the stream of %s is full (%s); publish again when workers have read it, "+
 			"or raise its limits: \"notifier check\" shows them", w.subject, refused.Description)

@@ -78,7 +78,7 @@ func TestFailedReplayKeepsItsLetter(t *testing.T) {
 	}{
 		"no stream": {
 			func(d *fixture) { kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY")) },
-			`no stream stores notify.errors, expected one such as NOTIFY, which the first worker creates`,
+			`no stream stores notify.errors, or NOTIFY has no leader now; start "notifier serve", which creates the stream, or replay again`,
 		},
 		"a service that is no stream": {func(d *fixture) {
 			kit.Check(d.T, d.js.DeleteStream(d.Context(), "NOTIFY"))

@@ -219,8 +219,9 @@ func (s *Stream) publish(ctx context.Context, letter *Letter) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return &LetterError{Why: fmt.Sprintf("no stream stores %s, expected one such as %s, "+
-			"which the first worker creates", letter.Record.Subject, s.events)}
+		return &LetterError{Why: fmt.Sprintf("no stream stores %s, or %s has no leader now; "+
+			"start \"notifier serve\", which creates the stream, or replay again",
+			letter.Record.Subject, s.events)}
 	case errors.Is(err, nats.ErrMaxPayload),
 		errors.Is(err, nats.ErrBadHeaderMsg),
 		errors.Is(err, jetstream.ErrInvalidJSAck),
