@@ -127,6 +127,8 @@ func (a *app) wire(ctx context.Context) (err error) {
 // workerSettings connects the worker to the other parts.
 func (a *app) workerSettings() consume.Settings {
 	s := a.settings
+	rules := s.Events
+	rules.CheckCost = a.checkCost
 	return consume.Settings{
 		JetStream: consume.JetStream{
 			Connection: a.connection.Conn, Why: a.connection.why,
@@ -134,7 +136,7 @@ func (a *app) workerSettings() consume.Settings {
 			StreamBytes: s.NATS.StreamBytes, DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes,
 			Replicas: s.NATS.Replicas,
 		},
-		Rules: s.Events, MaxAge: s.MaxAge,
+		Rules: rules, MaxAge: s.MaxAge,
 		BatchSize: s.BatchSize, MaxBytes: limitMemory(memlimit.FromCgroup, a.log),
 		Concurrency: s.Concurrency, ShutdownTimeout: s.ShutdownTimeout, PostTimeout: s.Slack.Timeout,
 		DroppedSubject: s.Dropped, Group: a.limitedGroup,
@@ -142,6 +144,16 @@ func (a *app) workerSettings() consume.Settings {
 		Limiter:  a.metrics.TimeLimiter(a.store.Limiter), Mutes: a.steering, Slack: a.metrics.TimePoster(a.poster),
 		Log: a.log, Events: EventLog(a.log), Observe: a.settled,
 	}
+}
+
+// checkCost returns an error unless the settings or the limits in force allow the cost. A higher temporary
+// limit allows more. A lower one ends, so an event above it is dropped, and is no dead letter.
+func (a *app) checkCost(category string, cost int) error {
+	rules := a.settings.Store.Limits
+	if current := a.store.Limiter.Rules(); current.MaxCost(category) > rules.MaxCost(category) {
+		rules = current
+	}
+	return rules.CheckCost(category, cost)
 }
 
 // limitedGroup names the group of a category where that group has a limit now, else nothing.
