@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"notifier/internal/consume/feed"
 	"notifier/internal/settings"
 )
 
@@ -130,6 +131,9 @@ func (l *link) onError(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if known {
 			return
 		}
+	}
+	if feed.IsProbe(err) {
+		return
 	}
 	if denied := l.denied.Load(); denied != nil && (*denied)(err) {
 		return

@@ -97,8 +97,13 @@ func isTooOld(version string) bool {
 func (n *natsCheck) connect(context.Context) []Row {
 	s := n.settings.NATS
 	each := Timeout / time.Duration(len(strings.Split(s.URL, ",")))
+	onError := func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if !feed.IsProbe(err) { // it would end the next request
+			n.watch.Denied(err)
+		}
+	}
 	options := append(s.WorkerOptions("notifier check"),
-		nats.Timeout(each), nats.NoReconnect(), n.watch.Option())
+		nats.Timeout(each), nats.NoReconnect(), nats.ErrorHandler(onError))
 	connection, err := s.Connect(s.URL, options...)
 	if err != nil {
 		return stop("no connection to %s: %s", s.Servers(), advised(err, natsAdvice(err)))
@@ -271,18 +276,24 @@ func (n *natsCheck) checkConsumer(ctx context.Context) []Row {
 	if n.stream == nil {
 		return one(Skip, "there is no stream to read yet")
 	}
+	var rows []Row
+	stream, consumer := n.stream.Config.Name, n.settings.NATS.Consumer
+	err := feed.Connection{Conn: n.connection}.MayAcknowledge(ctx, stream, consumer)
+	if err != nil {
+		rows = failed(Fail, err)
+	}
 	var info *jetstream.ConsumerInfo
-	err := n.request(ctx, func(ctx context.Context) (err error) {
-		info, err = feed.LookUp(ctx, n.js, n.stream.Config.Name, n.settings.NATS.Consumer)
+	err = n.request(ctx, func(ctx context.Context) (err error) {
+		info, err = feed.LookUp(ctx, n.js, stream, consumer)
 		return err
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		return one(OK, "does not exist; the first worker creates it")
+		return append(rows, one(OK, "does not exist; the first worker creates it")...)
 	case err != nil:
-		return failed(Fail, err)
+		return append(rows, failed(Fail, err)...)
 	}
-	rows := faultRows("consumer "+info.Name, n.reading().ConsumerFaults(info))
+	rows = append(rows, faultRows("consumer "+info.Name, n.reading().ConsumerFaults(info))...)
 	return append(rows, one(OK, "%d unread, %d in flight", info.NumPending, info.NumAckPending)...)
 }
 

@@ -221,7 +221,7 @@ func TestOutputs(t *testing.T) {
 }
 
 // harmless matches the subjects of requests that change nothing, and of their replies.
-var harmless = regexp.MustCompile(`^(\$JS\.API\.(INFO$|STREAM\.(INFO\.|NAMES$)|CONSUMER\.INFO\.|DIRECT\.GET\.)|\$JS\.EVENT\.ADVISORY\.|_NOTIFIER\.)`)
+var harmless = regexp.MustCompile(`^(\$JS\.ACK\.NOTIFY\.notifier\.0\.0\.0\.|\$JS\.API\.(INFO$|STREAM\.(INFO\.|NAMES$)|CONSUMER\.INFO\.|DIRECT\.GET\.)|\$JS\.EVENT\.ADVISORY\.|_NOTIFIER\.)`)
 
 // TestCheckPublishesNothing subscribes to everything, before there are streams and after.
 func TestCheckPublishesNothing(t *testing.T) {
@@ -281,6 +281,31 @@ func TestUsersOfNATS(t *testing.T) {
 	}
 	wrong := strings.Replace(restricted(t), secret, secret+"2", 1)
 	want(t, found(t, natsGroup(parsed(t, at(wrong)))), "nats", Fail, "Authorization Violation; check the user in NATS_URL")
+}
+
+// TestDeniedAcknowledgements: nothing else shows that a worker's acknowledgements would be denied.
+func TestDeniedAcknowledgements(t *testing.T) {
+	t.Parallel()
+	url := restricted(t, "$JS.API.>", "$JS.ACK.NOTIFY.other.>")
+	connection, err := nats.Connect(url, nats.CustomInboxPrefix("_NOTIFIER.NOTIFY.worker"))
+	kit.Check(t, err)
+	t.Cleanup(connection.Close)
+	js, err := jetstream.New(connection)
+	kit.Check(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}})
+	kit.Check(t, err)
+	const denied = `"$JS.ACK.NOTIFY.notifier.>"; give the user the permissions in docs/security.md`
+	rows := found(t, natsGroup(parsed(t, at(url))))
+	want(t, rows, consumer, Fail, denied)
+	want(t, rows, consumer, OK, "the first worker creates it")
+	_, err = js.CreateConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{
+		Durable: "notifier", AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	kit.Check(t, err)
+	rows = found(t, natsGroup(parsed(t, at(url))))
+	want(t, rows, consumer, Fail, denied)
+	want(t, rows, consumer, OK, "0 unread, 0 in flight")
+	wantOnly(t, rows, Fail, consumer)
 }
 
 // TestConnectionsToNATS: faults of the address and of TLS.

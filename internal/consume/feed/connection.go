@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -46,4 +48,58 @@ func (c Connection) Unreachable(ctx context.Context) error {
 	case <-ctx.Done():
 		return errors.New("connecting, and no server answers")
 	}
+}
+
+const (
+	// noDelivery stands for the delivery, sequence and consumer sequence in an acknowledgement subject that
+	// names no event.
+	noDelivery = ".0.0.0."
+
+	ackProbes = 3 // of one subject, if other denials hide the result
+)
+
+// MayAcknowledge returns an error if the server denies the acknowledgements of a consumer. The server does not
+// reply to an acknowledgement, so its events would be delivered and posted again without a word. The probe
+// reports progress of an event that does not exist, which changes nothing.
+func (c Connection) MayAcknowledge(ctx context.Context, stream, consumer string) error {
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	// Which of the forms in parseMetadata the server uses is unknown before it delivers an event.
+	for _, prefix := range []string{ackPrefix, ackPrefix + "_._."} {
+		denied, err := c.deniesAck(ctx, prefix+stream+"."+consumer)
+		if err != nil || !denied {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: Permissions Violation for Publish to \"%s%s.%s.>\"",
+		nats.ErrPermissionViolation, ackPrefix, stream, consumer)
+}
+
+// deniesAck reports whether the server denies acknowledgements with this prefix. nats.go has read a denial when
+// the flush ends, but keeps only the latest one.
+func (c Connection) deniesAck(ctx context.Context, prefix string) (bool, error) {
+	for range ackProbes {
+		// The time makes the subject unique: an earlier probe may have left the latest error.
+		subject := fmt.Sprintf("%s%s%d.0", prefix, noDelivery, time.Now().UnixNano())
+		if err := c.Publish(subject, ackProgress); err != nil {
+			return false, err
+		}
+		if err := c.FlushWithContext(ctx); err != nil {
+			return false, err
+		}
+		latest := c.LastError()
+		if !errors.Is(latest, nats.ErrPermissionViolation) {
+			return false, nil
+		}
+		if strings.Contains(latest.Error(), subject) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// IsProbe reports whether an error of the connection is about a probe of MayAcknowledge, which returns its own.
+func IsProbe(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, `for Publish to "`+ackPrefix) && strings.Contains(text, noDelivery)
 }

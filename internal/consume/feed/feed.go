@@ -45,8 +45,12 @@ const (
 	lookUpTimeout         = time.Second     // short, because after an election a second lookup succeeds at once
 )
 
-// bindRetry is the pause between two attempts to bind.
-var bindRetry = 500 * time.Millisecond
+// Pauses between two attempts to bind. The longer one follows a denied acknowledgement, because each denial is
+// a line in the logs of the server.
+var (
+	bindRetry   = 500 * time.Millisecond
+	deniedRetry = 5 * time.Second
+)
 
 // DefaultBudget is for Settings.Budget, in bytes.
 const DefaultBudget = 12 << 20
@@ -225,6 +229,7 @@ func (s *Feed) run(ctx context.Context) error {
 // bind waits until stream and consumer exist and fit; nil, nil when ctx ends before.
 func (s *Feed) bind(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	for {
+		pause := bindRetry
 		if s.settings.Connection.IsClosed() {
 			return nil, nats.ErrConnectionClosed
 		}
@@ -243,8 +248,11 @@ func (s *Feed) bind(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 			if ctx.Err() == nil {
 				s.settings.Tracker.Lost(availability.Consumer, err)
 			}
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				pause = deniedRetry
+			}
 		}
-		if !wait.For(ctx, wait.Jitter(bindRetry)) {
+		if !wait.For(ctx, wait.Jitter(pause)) {
 			return nil, nil
 		}
 	}

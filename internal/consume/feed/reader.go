@@ -298,7 +298,8 @@ func (r *reader) lookUp(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	r.checked = time.Now() // the next lookup waits a second
-	if errors.Is(err, errConsumerGone) || errors.Is(err, errHeadersOnly) {
+	isDenied := errors.Is(err, nats.ErrPermissionViolation)
+	if isDenied || errors.Is(err, errConsumerGone) || errors.Is(err, errHeadersOnly) {
 		return false, err
 	}
 	return false, nil

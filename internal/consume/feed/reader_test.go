@@ -493,13 +493,18 @@ func TestConsumerIsLookedUpAfterAnElection(t *testing.T) {
 	c.endsWith(errConsumerGone)
 }
 
-// Without requests the reader receives nothing, so the consumer may have been recreated meanwhile.
+// Without requests the reader receives nothing, so the consumer or the permissions may have changed meanwhile.
 func TestConsumerIsLookedUpAfterALongPause(t *testing.T) {
-	c := reading(t, 8, func() bool { return false }, func(r *reader) {
-		r.patience, r.tick = 2, 10*time.Millisecond
-		r.check = func(context.Context) error { return errConsumerGone }
-	})
-	c.endsWith(errConsumerGone)
+	t.Parallel()
+	for _, found := range []error{errConsumerGone, errHeadersOnly, nats.ErrPermissionViolation} {
+		t.Run(found.Error(), func(t *testing.T) {
+			c := reading(t, 8, func() bool { return false }, func(r *reader) {
+				r.patience, r.tick = 2, 10*time.Millisecond
+				r.check = func(context.Context) error { return found }
+			})
+			c.endsWith(found)
+		})
+	}
 }
 
 // The acknowledgement subject marks a message, whatever headers a publisher has set.

@@ -37,8 +37,23 @@ func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	if err := s.refusal(faults); err != nil {
 		return nil, err
 	}
+	if err := s.mayAcknowledge(ctx); err != nil {
+		return nil, err
+	}
 	s.warn(faults)
 	return info, nil
+}
+
+// mayAcknowledge returns why the worker could not acknowledge events, or nil.
+func (s *Feed) mayAcknowledge(ctx context.Context) error {
+	err := s.settings.Connection.MayAcknowledge(ctx, s.settings.Stream, s.settings.Consumer)
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		err = fmt.Errorf("%w; give the user the permissions in docs/security.md", err)
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %s of stream %s: %w", s.settings.Consumer, s.settings.Stream, err)
+	}
+	return nil
 }
 
 // refusal returns why a worker must not read, or nil. A worker that has read before waits for the fault to be
@@ -89,8 +104,8 @@ func LookUp(ctx context.Context, js jetstream.JetStream, stream, name string) (*
 }
 
 // sameConsumer returns nil if the consumer is the one that was bound, with the settings that a worker depends
-// on, and still delivers payloads. Otherwise it returns errConsumerGone or errHeadersOnly. Any other error
-// leaves that open.
+// on, and still delivers payloads that may be acknowledged. Otherwise it returns errConsumerGone,
+// errHeadersOnly or nats.ErrPermissionViolation. Any other error leaves that open.
 func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) error {
 	info, err := LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	switch {
@@ -105,7 +120,7 @@ func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) 
 	case info.Config.HeadersOnly:
 		return errHeadersOnly
 	}
-	return nil
+	return s.mayAcknowledge(ctx)
 }
 
 func limitsChanged(a, b jetstream.ConsumerConfig) bool {

@@ -19,7 +19,9 @@ func TestSameConsumer(t *testing.T) {
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
 	js := kit.JetStream(t, server.URL())
-	s := &Feed{settings: Settings{Stream: "S", Consumer: "C"}, js: js}
+	s := &Feed{settings: Settings{
+		Connection: Connection{Conn: js.Conn()}, Stream: "S", Consumer: "C",
+	}, js: js}
 	create := func() *jetstream.ConsumerInfo {
 		stream, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
 			Name: "S", Subjects: []string{"s.>"},

@@ -4,6 +4,7 @@ package feed
 // stay, because a server may be slow on a busy machine.
 func Hurry() {
 	bindRetry /= 10
+	deniedRetry /= 10
 	allowancePeriod /= 10
 }
 
