@@ -308,6 +308,30 @@ func TestDeniedAcknowledgements(t *testing.T) {
 	wantOnly(t, rows, Fail, consumer)
 }
 
+// TestSecondConsumer: only a work queue refuses a second consumer.
+func TestSecondConsumer(t *testing.T) {
+	t.Parallel()
+	for retention, state := range map[jetstream.RetentionPolicy]State{
+		jetstream.WorkQueuePolicy: Warn, jetstream.LimitsPolicy: OK,
+	} {
+		url := startNATS(t)
+		js := kit.JetStream(t, url)
+		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: retention,
+		})
+		kit.Check(t, err)
+		want(t, found(t, natsGroup(parsed(t, at(url)))), consumer, OK, "the first worker creates it")
+		_, err = js.CreateConsumer(t.Context(), "NOTIFY", jetstream.ConsumerConfig{Durable: "notifier"})
+		kit.Check(t, err)
+		other := func(env map[string]string) { env["NATS_CONSUMER"] = "other" }
+		text := "does not exist; the first worker creates it"
+		if state == Warn {
+			text = "does not exist, and the work queue has another consumer"
+		}
+		want(t, found(t, natsGroup(parsed(t, at(url), other))), "consumer/other", state, text)
+	}
+}
+
 // TestConnectionsToNATS: faults of the address and of TLS.
 func TestOldNATS(t *testing.T) {
 	t.Parallel()

@@ -248,6 +248,9 @@ const (
 	// of an account, a server, or the stream
 	tooManyUnacknowledged jetstream.ErrorCode = 10121
 	tooManyConsumers      jetstream.ErrorCode = 10026
+	// a second consumer of a work queue, without a filter or with one
+	notAlone     jetstream.ErrorCode = 10099
+	takesTheSame jetstream.ErrorCode = 10100
 )
 
 var (
@@ -275,6 +278,9 @@ func IsTooManyUnacknowledged(err error) bool {
 // IsTooManyConsumers reports whether the server refused a consumer because the account or the stream has as
 // many as it may have.
 func IsTooManyConsumers(err error) bool { return isAbout(err, tooManyConsumers) }
+
+// HasOtherConsumer reports whether a work queue refused a consumer because another one takes the same subjects.
+func HasOtherConsumer(err error) bool { return isAbout(err, notAlone, takesTheSame) }
 
 // IsWrongStream reports whether a message that only one stream may store would have reached another one.
 func IsWrongStream(err error) bool { return isAbout(err, wrongStream) }

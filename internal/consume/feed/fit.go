@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -56,6 +57,12 @@ const (
 )
 
 const changeOrWait = "a worker waits until they agree: change them, or NATS_SUBJECT"
+
+// A work queue takes no second consumer for the same subjects, so a new name does not help there.
+const (
+	newName     = "set NATS_CONSUMER to a new name"
+	newConsumer = "delete it: a worker creates it again, and unsettled events stay in the stream"
+)
 
 // streamRules and consumerRules are the one place that judges streams and consumers. A worker and "notifier
 // check" apply the same rules to the configuration that the server reports.
@@ -134,18 +141,18 @@ var streamRules = []rule[jetstream.StreamConfig]{
 var consumerRules = []rule[jetstream.ConsumerConfig]{
 	{Refuse, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.DeliverSubject != "", "is a push consumer")
-	}, "set NATS_CONSUMER to a new name, or to a pull consumer"},
+	}, newName},
 	{Refuse, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.AckPolicy != jetstream.AckExplicitPolicy,
 			"has the acknowledgement policy %s, with which a worker does not start", c.AckPolicy)
-	}, "create one whose policy is explicit"},
+	}, newName},
 	{Refuse, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(len(c.PriorityGroups) > 0,
 			"has the priority groups %s, with which a worker does not start", term.List(c.PriorityGroups))
-	}, "create one without them"},
+	}, newName},
 	{Refuse, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.HeadersOnly, "has headers_only: a worker would get events without their payloads")
-	}, "set headers_only to false, or NATS_CONSUMER to a new name"},
+	}, "set headers_only to false, or " + newName},
 	{Wait, func(r Reading, c jetstream.ConsumerConfig) string {
 		return foreignSubjects(r, c)
 	}, changeOrWait},
@@ -231,9 +238,14 @@ func (r Reading) ConsumerFaults(consumer *jetstream.ConsumerInfo) []Fault {
 
 func judge[T any](r Reading, name string, config T, rules []rule[T]) (faults []Fault) {
 	for _, rule := range rules {
-		if problem := rule.problem(r, config); problem != "" {
-			faults = append(faults, Fault{rule.severity, name + " " + problem, rule.advice})
+		problem, advice := rule.problem(r, config), rule.advice
+		if problem == "" {
+			continue
 		}
+		if workQueue(r) {
+			advice = strings.Replace(advice, newName, newConsumer, 1)
+		}
+		faults = append(faults, Fault{rule.severity, name + " " + problem, advice})
 	}
 	return faults
 }

@@ -187,3 +187,27 @@ func TestFaults(t *testing.T) {
 		}
 	}
 }
+
+// A work queue refuses a consumer with a new name beside the one that is there.
+func TestAdviceFitsTheRetention(t *testing.T) {
+	t.Parallel()
+	for retention, want := range map[jetstream.RetentionPolicy]string{
+		jetstream.LimitsPolicy:    "set NATS_CONSUMER to a new name",
+		jetstream.WorkQueuePolicy: "delete it: a worker creates it again",
+	} {
+		for name, config := range map[string]jetstream.ConsumerConfig{
+			"push":         {DeliverSubject: "there", AckPolicy: jetstream.AckExplicitPolicy},
+			"policy":       {AckPolicy: jetstream.AckAllPolicy},
+			"groups":       {PriorityGroups: []string{"night"}, AckPolicy: jetstream.AckExplicitPolicy},
+			"headers_only": {HeadersOnly: true, AckPolicy: jetstream.AckExplicitPolicy},
+		} {
+			reading := Reading{Subject: "notify.>", Stream: jetstream.StreamConfig{
+				Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: retention,
+			}}
+			faults := reading.ConsumerFaults(&jetstream.ConsumerInfo{Name: "notifier", Config: config})
+			if len(faults) == 0 || faults[0].Severity != Refuse || !strings.Contains(faults[0].Advice, want) {
+				t.Errorf("%s: %+v, expected the advice %q", name, faults, want)
+			}
+		}
+	}
+}

@@ -167,9 +167,15 @@ func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (*je
 		return LookUp(ctx, s.js, s.settings.Stream, s.settings.Consumer)
 	case streams.IsTooManyConsumers(err):
 		return nil, fmt.Errorf("%w; raise max_consumers of the account or of the stream", err)
+	case streams.HasOtherConsumer(err):
+		return nil, fmt.Errorf("%w; %s", err, OtherConsumerAdvice)
 	}
 	return info, err
 }
+
+// OtherConsumerAdvice is the advice for a work queue whose events another consumer takes.
+const OtherConsumerAdvice = "set NATS_CONSUMER to the other consumer, or delete that: its unsettled events stay " +
+	"in the stream"
 
 func create(
 	ctx context.Context, stream jetstream.Stream, config jetstream.ConsumerConfig,

@@ -3,10 +3,12 @@ package feed
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
 
 	"notifier/internal/devstack"
 	"notifier/test/kit"
@@ -61,5 +63,23 @@ func TestSameConsumer(t *testing.T) {
 	defer cancel()
 	if err := s.sameConsumer(asking, bound); err == nil || errors.Is(err, errConsumerGone) {
 		t.Errorf("%v, expected an error that leaves it open", err)
+	}
+}
+
+// NATS refuses a second consumer of a work queue with or without a filter, under two codes.
+func TestWorkQueueHasAnotherConsumer(t *testing.T) {
+	t.Parallel()
+	for _, filter := range []string{"", "s.>", "s.a"} {
+		t.Run(filter, func(t *testing.T) {
+			l := newFixture(t, func(config *jetstream.ConsumerConfig) { config.FilterSubject = filter })
+			feed, err := New(Settings{
+				Connection: Connection{Conn: l.js.Conn()}, Stream: "S", Consumer: "second", Subject: "s.>",
+				Capacity: 8, Budget: DefaultBudget, Tracker: quiet(), Log: zap.NewNop(),
+			})
+			kit.Check(t, err)
+			if _, err := feed.lookUp(t.Context()); err == nil || !strings.Contains(err.Error(), OtherConsumerAdvice) {
+				t.Errorf("%v, expected the advice", err)
+			}
+		})
 	}
 }
