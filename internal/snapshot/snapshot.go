@@ -120,7 +120,7 @@ type Stream struct {
 	MaxMessages int64     `json:"max_messages,omitempty"` // zero means no bound
 	DiscardsOld bool      `json:"discards_old"`           // a full stream deletes its oldest messages, else it refuses new ones
 	Unread      *uint64   `json:"unread,omitempty"`       // events no replica has fetched. Nil if unknown
-	Stuck       *uint64   `json:"stuck,omitempty"`        // events the consumer never delivers again (max_deliver). Nil if unknown
+	Stuck       *uint64   `json:"stuck,omitempty"`        // events that the consumer will never deliver. Nil if unknown
 	Seen        time.Time `json:"seen,omitzero"`          // last lookup
 	Unknown     string    `json:"unknown,omitempty"`      // why the lookup failed
 }

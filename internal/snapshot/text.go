@@ -36,7 +36,7 @@ func (s Snapshot) Lines() []string {
 				stream.Name, 100*used, bound, effect))
 		}
 		if stream.Stuck != nil && *stream.Stuck > 0 {
-			lines = append(lines, fmt.Sprintf("stream %s: %s reached max_deliver and will not be delivered again",
+			lines = append(lines, fmt.Sprintf("stream %s: %s will never be delivered",
 				stream.Name, term.Count(*stream.Stuck, "event")))
 		}
 	}

@@ -37,7 +37,7 @@ func TestLinesDescribeConditions(t *testing.T) {
 		"slack #gone: http_503, 0 queued, for 0",
 		"channel #deploys: refuses every message: is_archived",
 		"stream NOTIFY: 90% of its max messages used; a full stream refuses new messages",
-		"stream NOTIFY: 2 events reached max_deliver and will not be delivered again",
+		"stream NOTIFY: 2 events will never be delivered",
 		"stream NOTIFY_DEAD: 80% of its max bytes used; a full stream deletes its oldest messages",
 		"51 of 65 in flight held: dead_letter 2, pace 7, slack 42",
 	}

@@ -233,7 +233,7 @@ func streamFindings(kind string, s snapshot.Stream) (all []finding) {
 		all = append(all, f)
 	}
 	if s.Stuck != nil && *s.Stuck > 0 {
-		message := term.Count(*s.Stuck, "event") + " never delivered again (max_deliver)"
+		message := term.Count(*s.Stuck, "event") + " will never be delivered"
 		all = append(all, finding{kind: kind, state: Warn, message: message})
 	}
 	return all

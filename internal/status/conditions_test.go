@@ -282,7 +282,7 @@ func TestConditionsAndSentence(t *testing.T) {
 			"streams fill up", all(replica("a", hasStream(snapshot.Stream{Name: "NOTIFY", Bytes: 87 << 20, MaxBytes: 100 << 20, Stuck: &two})),
 				replica("b", hasStream(snapshot.Stream{Name: "NOTIFY_DEAD", Bytes: 100, MaxBytes: 100, DiscardsOld: true}))),
 			"Sending." + usualText,
-			[]string{"stream/NOTIFY warn - 87% of 100.0 MiB used; 2 events never delivered again (max_deliver)"},
+			[]string{"stream/NOTIFY warn - 87% of 100.0 MiB used; 2 events will never be delivered"},
 		},
 		{
 			"the stream is full, says the newer report", all(

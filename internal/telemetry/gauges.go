@@ -59,7 +59,7 @@ var (
 		"Used share of the stream's max_bytes or max_msgs, looked up every 20 s. Absent if unknown or unbounded.",
 		"stream")
 	streamStuck = newDesc("stream_unread_stuck",
-		"Events that the consumer never delivers again (max_deliver), looked up every 20 s. Absent if unknown.")
+		"Events in the stream that the consumer will never deliver, looked up every 20 s. Absent if unknown.")
 	consumerPending = newDesc("consumer_pending",
 		"Events in the stream that no worker has fetched yet, looked up every 20 s. Absent if unknown.")
 	limitUsed = newDesc("limit_used",

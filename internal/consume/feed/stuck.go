@@ -9,9 +9,10 @@ import (
 	"notifier/internal/event"
 )
 
-// StuckLook is one look at the events that stay in a stream although its consumer will never deliver them
-// again: they were delivered max_deliver times and not acknowledged. The server does not count them, so
-// LookForStuck compares the stream with its consumer.
+// StuckLook is one look at the events that stay in a stream although its consumer will never deliver them. They
+// were delivered max_deliver times and not acknowledged, or the consumer is ahead of its stream, such as after
+// the stream was restored. The server does not count them, so LookForStuck compares the stream with its
+// consumer.
 type StuckLook struct {
 	Unread    uint64 // events that the consumer has not delivered yet
 	Stuck     uint64 // a lower bound, once a later look confirms it
@@ -79,6 +80,7 @@ func stuckIn(
 	waiting := int64(consumer.NumPending) + int64(consumer.NumAckPending)
 	left := int64(after.State.Msgs) - published - waiting
 	switch {
+	case consumer.Delivered.Stream > after.State.LastSeq: // it skips events that it has never delivered
 	case consumer.Config.MaxDeliver <= 0: // it was above zero before, if an event is stuck
 		left = min(left, int64(consumer.NumRedelivered-consumer.NumAckPending))
 	case consumer.Config.MaxDeliver > 1: // with 1 the server counts no redelivered events

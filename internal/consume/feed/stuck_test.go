@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,6 +165,27 @@ func TestOneLook(t *testing.T) {
 		if look := stuckIn(before, consumer, after); look.Stuck != want || !look.Known {
 			t.Errorf("max_deliver %d: %+v, expected %d", maxDeliver, look, want)
 		}
+	}
+}
+
+// TestConsumerAheadOfItsStream moves a consumer past the end of its stream, as a restored stream leaves it.
+func TestConsumerAheadOfItsStream(t *testing.T) {
+	t.Parallel()
+	for _, maxDeliver := range []int{-1, 5} {
+		t.Run(fmt.Sprint(maxDeliver), func(t *testing.T) {
+			s := newStuckFixture(t, jetstream.WorkQueuePolicy, jetstream.ConsumerConfig{MaxDeliver: maxDeliver})
+			s.publish(3)
+			s.fetch(1, func(int) bool { return true })
+			s.expect("unread", 0)
+			reset := "$JS.API.CONSUMER.RESET.NOTIFY.notifier"
+			reply, err := s.js.Conn().RequestWithContext(t.Context(), reset, []byte(`{"seq":100000}`))
+			kit.Check(t, err)
+			if strings.Contains(string(reply.Data), `"error"`) {
+				t.Fatalf("the server does not reset the consumer: %s", reply.Data)
+			}
+			s.publish(2)
+			s.expect("ahead of the stream", 4)
+		})
 	}
 }
 
