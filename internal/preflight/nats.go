@@ -290,8 +290,8 @@ func (n *natsCheck) checkConsumer(ctx context.Context) []Row {
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound) && n.stream.State.Consumers > 0 &&
 		n.stream.Config.Retention == jetstream.WorkQueuePolicy:
-		return append(rows, one(Warn, "does not exist, and the work queue has another consumer: NATS refuses a "+
-			"second one for the same subjects; %s", feed.OtherConsumerAdvice)...)
+		return append(rows, one(Warn, "does not exist, and the work queue has another consumer: "+
+			"NATS refuses a second one for the same subjects; %s", feed.OtherConsumerAdvice)...)
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return append(rows, one(OK, "does not exist; the first worker creates it")...)
 	case err != nil:

@@ -47,7 +47,13 @@ type foreign struct {
 }
 
 var foreigners = map[string]foreign{
-	"as a worker creates them": {name: consumer, state: OK, text: "0 unread, 0 in flight"},
+	"as a worker creates them": {
+		consumer: func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 32768 },
+		name:     consumer, state: OK, text: "0 unread, 0 in flight",
+	},
+	"consumer with NATS's defaults": {
+		name: consumer, state: Warn, text: "has max_ack_pending 1000 for all workers",
+	},
 	"stream discards old": {
 		stream: func(s *jetstream.StreamConfig) { s.MaxMsgs, s.Discard = 10, jetstream.DiscardOld },
 		name:   stream, state: Warn, text: "is bounded and discards old",
@@ -292,7 +298,9 @@ func TestDeniedAcknowledgements(t *testing.T) {
 	t.Cleanup(connection.Close)
 	js, err := jetstream.New(connection)
 	kit.Check(t, err)
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "NOTIFY", Subjects: []string{"notify.>"}})
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "NOTIFY", Subjects: []string{"notify.>"},
+	})
 	kit.Check(t, err)
 	const denied = `"$JS.ACK.NOTIFY.notifier.>"; give the user the permissions in docs/security.md`
 	rows := found(t, natsGroup(parsed(t, at(url))))

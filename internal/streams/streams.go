@@ -279,7 +279,7 @@ func IsTooManyUnacknowledged(err error) bool {
 // many as it may have.
 func IsTooManyConsumers(err error) bool { return isAbout(err, tooManyConsumers) }
 
-// HasOtherConsumer reports whether a work queue refused a consumer because another one takes the same subjects.
+// HasOtherConsumer reports whether a work queue refused a consumer because another one takes its subjects.
 func HasOtherConsumer(err error) bool { return isAbout(err, notAlone, takesTheSame) }
 
 // IsWrongStream reports whether a message that only one stream may store would have reached another one.

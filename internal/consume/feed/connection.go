@@ -58,9 +58,9 @@ const (
 	ackProbes = 3 // of one subject, if other denials hide the result
 )
 
-// MayAcknowledge returns an error if the server denies the acknowledgements of a consumer. The server does not
-// reply to an acknowledgement, so its events would be delivered and posted again without a word. The probe
-// reports progress of an event that does not exist, which changes nothing.
+// MayAcknowledge returns an error if the server denies the acknowledgements of a consumer. The server drops
+// them without a reply, so settled events would be delivered again, and posted again after DEDUPE_WINDOW. The
+// probe reports progress of an event that does not exist, which changes nothing.
 func (c Connection) MayAcknowledge(ctx context.Context, stream, consumer string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
@@ -75,8 +75,8 @@ func (c Connection) MayAcknowledge(ctx context.Context, stream, consumer string)
 		nats.ErrPermissionViolation, ackPrefix, stream, consumer)
 }
 
-// deniesAck reports whether the server denies acknowledgements with this prefix. nats.go has read a denial when
-// the flush ends, but keeps only the latest one.
+// deniesAck reports whether the server denies acknowledgements with this prefix. nats.go has read a denial
+// when the flush ends, but keeps only the latest one.
 func (c Connection) deniesAck(ctx context.Context, prefix string) (bool, error) {
 	for range ackProbes {
 		// The time makes the subject unique: an earlier probe may have left the latest error.
@@ -98,7 +98,8 @@ func (c Connection) deniesAck(ctx context.Context, prefix string) (bool, error) 
 	return false, nil
 }
 
-// IsProbe reports whether an error of the connection is about a probe of MayAcknowledge, which returns its own.
+// IsProbe reports whether an error of the connection is about a probe of MayAcknowledge, whose result tells
+// the same.
 func IsProbe(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, `for Publish to "`+ackPrefix) && strings.Contains(text, noDelivery)

@@ -149,7 +149,8 @@ func TestWorkerWithoutAcknowledgementsReadsNothing(t *testing.T) {
 	if n := info.CachedInfo().Delivered.Consumer; n != 0 || feed.IsBound() {
 		t.Errorf("%d events were delivered (bound: %v), expected none", n, feed.IsBound())
 	}
-	if err := feed.sameConsumer(t.Context(), info.CachedInfo()); !errors.Is(err, nats.ErrPermissionViolation) {
+	err = feed.sameConsumer(t.Context(), info.CachedInfo())
+	if !errors.Is(err, nats.ErrPermissionViolation) {
 		t.Errorf("a bound worker looks the consumer up: %v, expected the denial", err)
 	}
 	cancel()

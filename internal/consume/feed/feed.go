@@ -45,8 +45,8 @@ const (
 	lookUpTimeout         = time.Second     // short, because after an election a second lookup succeeds at once
 )
 
-// Pauses between two attempts to bind. The longer one follows a denied acknowledgement, because each denial is
-// a line in the logs of the server.
+// Pauses between two attempts to bind. The longer one follows a denied acknowledgement, because each denial
+// is a line in the logs of the server.
 var (
 	bindRetry   = 500 * time.Millisecond
 	deniedRetry = 5 * time.Second

@@ -51,8 +51,6 @@ const (
 	// shortAckWait leaves a stalled worker too little time to report progress.
 	shortAckWait = 5 * time.Second
 	longAckWait  = 10 * time.Minute
-	// fewPending is too small for max_ack_pending: the events of one slow channel take all of it.
-	fewPending   = 8
 	shortExpires = time.Second
 )
 
@@ -174,11 +172,11 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 			"has ack wait %s: another worker gets the events of one that stalls for so long",
 			term.ShortDuration(c.AckWait))
 	}, "set ack_wait to 20s"},
-	{Risk, func(_ Reading, c jetstream.ConsumerConfig) string {
-		return when(c.MaxAckPending > 0 && c.MaxAckPending < fewPending,
-			"has %s for all workers: a slow channel holds up the events of all others",
-			maximum("max_ack_pending", c.MaxAckPending))
-	}, "set max_ack_pending to 1000 or more"},
+	{Risk, func(r Reading, c jetstream.ConsumerConfig) string {
+		return when(c.MaxAckPending > 0 && c.MaxAckPending < r.Held,
+			"has %s for all workers, and one could hold %d: a slow channel can hold up all others",
+			maximum("max_ack_pending", c.MaxAckPending), r.Held)
+	}, "set max_ack_pending to 32768"},
 	{Risk, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.PauseUntil != nil && time.Until(*c.PauseUntil) > 0,
 			"is paused for another %s: no events arrive", pausedFor(c))
@@ -206,11 +204,6 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 			term.Count(c.Replicas, "replica"), r.Stream.Replicas)
 	}, "set num_replicas of the consumer to 0"},
 
-	{Remark, func(r Reading, c jetstream.ConsumerConfig) string {
-		return when(c.MaxAckPending >= fewPending && c.MaxAckPending < r.Held,
-			"allows %d unacknowledged events over all workers; a single one could hold %d",
-			c.MaxAckPending, r.Held)
-	}, ""},
 	{Remark, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.AckWait > longAckWait,
 			"has ack wait %s: the events of a killed worker wait for so long", term.ShortDuration(c.AckWait))

@@ -144,8 +144,10 @@ func TestFaults(t *testing.T) {
 		{Risk, "has a backoff", func(_ *stream, c *consumer) { c.BackOff = []time.Duration{time.Second} }},
 		{Risk, "has ack wait 1s", func(_ *stream, c *consumer) { c.AckWait = time.Second }},
 		{Remark, "has ack wait 1h", func(_ *stream, c *consumer) { c.AckWait = time.Hour }},
-		{Risk, "has max_ack_pending 1 for all workers", func(_ *stream, c *consumer) { c.MaxAckPending = 1 }},
-		{Remark, "allows 10 unacknowledged events", func(_ *stream, c *consumer) { c.MaxAckPending = 10 }},
+		{Risk, "has max_ack_pending 255 for all workers, and one could hold", func(_ *stream, c *consumer) {
+			c.MaxAckPending = 255
+		}},
+		{Remark, "", func(_ *stream, c *consumer) { c.MaxAckPending = 256 }},
 		{Remark, "", func(_ *stream, c *consumer) { c.MaxAckPending = -1 }},
 		{Risk, "is paused for another ", func(_ *stream, c *consumer) {
 			until := time.Now().Add(time.Hour)

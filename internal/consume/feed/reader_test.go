@@ -493,7 +493,7 @@ func TestConsumerIsLookedUpAfterAnElection(t *testing.T) {
 	c.endsWith(errConsumerGone)
 }
 
-// Without requests the reader receives nothing, so the consumer or the permissions may have changed meanwhile.
+// Without requests the reader receives nothing, so the consumer or the permissions may have changed.
 func TestConsumerIsLookedUpAfterALongPause(t *testing.T) {
 	t.Parallel()
 	for _, found := range []error{errConsumerGone, errHeadersOnly, nats.ErrPermissionViolation} {

@@ -174,8 +174,8 @@ func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (*je
 }
 
 // OtherConsumerAdvice is the advice for a work queue whose events another consumer takes.
-const OtherConsumerAdvice = "set NATS_CONSUMER to the other consumer, or delete that: its unsettled events stay " +
-	"in the stream"
+const OtherConsumerAdvice = "set NATS_CONSUMER to the other consumer, or delete that one: " +
+	"its unsettled events stay in the stream"
 
 func create(
 	ctx context.Context, stream jetstream.Stream, config jetstream.ConsumerConfig,

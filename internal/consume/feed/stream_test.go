@@ -77,7 +77,8 @@ func TestWorkQueueHasAnotherConsumer(t *testing.T) {
 				Capacity: 8, Budget: DefaultBudget, Tracker: quiet(), Log: zap.NewNop(),
 			})
 			kit.Check(t, err)
-			if _, err := feed.lookUp(t.Context()); err == nil || !strings.Contains(err.Error(), OtherConsumerAdvice) {
+			_, err = feed.lookUp(t.Context())
+			if err == nil || !strings.Contains(err.Error(), OtherConsumerAdvice) {
 				t.Errorf("%v, expected the advice", err)
 			}
 		})

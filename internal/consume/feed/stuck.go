@@ -9,9 +9,9 @@ import (
 	"notifier/internal/event"
 )
 
-// StuckLook is one look at the events that stay in a stream although its consumer will never deliver them. They
-// were delivered max_deliver times and not acknowledged, or the consumer is ahead of its stream, such as after
-// the stream was restored. The server does not count them, so LookForStuck compares the stream with its
+// StuckLook is one look at the events that stay in a stream although its consumer will never deliver them.
+// They were delivered max_deliver times and not acknowledged, or the consumer is ahead of its stream, such as
+// after the stream was restored. The server does not count them, so LookForStuck compares the stream with its
 // consumer.
 type StuckLook struct {
 	Unread    uint64 // events that the consumer has not delivered yet

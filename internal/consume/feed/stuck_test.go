@@ -173,7 +173,8 @@ func TestConsumerAheadOfItsStream(t *testing.T) {
 	t.Parallel()
 	for _, maxDeliver := range []int{-1, 5} {
 		t.Run(fmt.Sprint(maxDeliver), func(t *testing.T) {
-			s := newStuckFixture(t, jetstream.WorkQueuePolicy, jetstream.ConsumerConfig{MaxDeliver: maxDeliver})
+			config := jetstream.ConsumerConfig{MaxDeliver: maxDeliver}
+			s := newStuckFixture(t, jetstream.WorkQueuePolicy, config)
 			s.publish(3)
 			s.fetch(1, func(int) bool { return true })
 			s.expect("unread", 0)
