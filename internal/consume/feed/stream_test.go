@@ -66,7 +66,7 @@ func TestSameConsumer(t *testing.T) {
 	}
 }
 
-// NATS refuses a second consumer of a work queue with or without a filter, under two codes.
+// NATS refuses a second consumer of a work queue, whether the first one has a filter or not.
 func TestWorkQueueHasAnotherConsumer(t *testing.T) {
 	t.Parallel()
 	for _, filter := range []string{"", "s.>", "s.a"} {
