@@ -106,9 +106,10 @@ func (d *deployment) againstMemory() []injector {
 }
 
 // healed waits, half of the time, until the workers have restored the lost admissions. Otherwise the next
-// loss may come during the restoring.
+// loss may come during the restoring. It always waits after a series of losses during which the ledger was
+// not readable: the audit allows mostUnseen.
 func (d *deployment) healed(ctx context.Context, random *rand.Rand) {
-	if random.IntN(2) == 0 {
+	if random.IntN(2) == 0 && d.ledger.unseenFor() < d.ledger.mostUnseen()/2 {
 		return
 	}
 	looks := d.ledger.counted()
