@@ -1,8 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -150,8 +148,8 @@ func TestDeadSentinelIsGivenUpInTime(t *testing.T) {
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	err = client.Ping(t.Context()).Err()
-	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "sentinels") {
-		t.Errorf("%v, expected that no Sentinel is reachable", err)
+	if err == nil || strings.Contains(err.Error(), "context deadline exceeded") {
+		t.Errorf("%v, expected the timeout of an attempt", err)
 	}
 }
 
