@@ -142,6 +142,12 @@ func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
+// click clicks an element by script. The mouse would miss it if the page moves at that moment.
+func (b *browser) click(t *testing.T, selector string) {
+	t.Helper()
+	see[bool](t, b, fmt.Sprintf(`document.querySelector(%q).click(), true`, selector))
+}
+
 // see evaluates JavaScript in the page. It tries again if the page navigates meanwhile.
 func see[T any](t *testing.T, b *browser, script string) T {
 	t.Helper()

@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/chromedp/chromedp"
-
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
@@ -23,9 +21,9 @@ func TestInboxPage(t *testing.T) {
 	b.open(t, slack.URL())
 	b.waitForText(t, "#faults-now", "Slack accepts everything")
 	see[bool](t, b, `document.forms[0].elements["fail"].value = "is_archived", true`)
-	b.do(t, chromedp.Click("#faults-now"), chromedp.Click("#faults-form button:not([type])"))
+	b.click(t, "#faults-form button:not([type])")
 	b.waitForText(t, "#faults-now", "Slack fails: posts fail with is_archived")
-	b.do(t, chromedp.Click("#faults-off"))
+	b.click(t, "#faults-off")
 	b.waitForText(t, "#faults-now", "Slack accepts everything")
 	response, err := http.PostForm(slack.APIURL()+"chat.postMessage", url.Values{
 		"token": {"xoxb-1"}, "channel": {"<i>C1</i>"}, "text": {markup + "<javascript:alert(1)|click>&lt;b&gt;"},
