@@ -276,28 +276,35 @@ func (n *natsCheck) checkConsumer(ctx context.Context) []Row {
 	if n.stream == nil {
 		return one(Skip, "there is no stream to read yet")
 	}
-	var rows []Row
+	return append(n.checkAcknowledgements(ctx), n.consumerRows(ctx)...)
+}
+
+func (n *natsCheck) checkAcknowledgements(ctx context.Context) []Row {
 	stream, consumer := n.stream.Config.Name, n.settings.NATS.Consumer
-	err := feed.Connection{Conn: n.connection}.MayAcknowledge(ctx, stream, consumer)
-	if err != nil {
-		rows = failed(Fail, err)
+	if err := (feed.Connection{Conn: n.connection}).MayAcknowledge(ctx, stream, consumer); err != nil {
+		return failed(Fail, err)
 	}
+	return nil
+}
+
+// consumerRows judges the consumer, or says that a worker will create it.
+func (n *natsCheck) consumerRows(ctx context.Context) []Row {
 	var info *jetstream.ConsumerInfo
-	err = n.request(ctx, func(ctx context.Context) (err error) {
-		info, err = feed.LookUp(ctx, n.js, stream, consumer)
+	err := n.request(ctx, func(ctx context.Context) (err error) {
+		info, err = feed.LookUp(ctx, n.js, n.stream.Config.Name, n.settings.NATS.Consumer)
 		return err
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound) && n.stream.State.Consumers > 0 &&
 		n.stream.Config.Retention == jetstream.WorkQueuePolicy:
-		return append(rows, one(Warn, "does not exist, and the work queue has another consumer: "+
-			"NATS refuses a second one for the same subjects; %s", feed.OtherConsumerAdvice)...)
+		return one(Warn, "does not exist, and the work queue has another consumer: "+
+			"NATS refuses a second one for the same subjects; %s", feed.OtherConsumerAdvice)
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		return append(rows, one(OK, "does not exist; the first worker creates it")...)
+		return one(OK, "does not exist; the first worker creates it")
 	case err != nil:
-		return append(rows, failed(Fail, err)...)
+		return failed(Fail, err)
 	}
-	rows = append(rows, faultRows("consumer "+info.Name, n.reading().ConsumerFaults(info))...)
+	rows := faultRows("consumer "+info.Name, n.reading().ConsumerFaults(info))
 	return append(rows, one(OK, "%d unread, %d in flight", info.NumPending, info.NumAckPending)...)
 }
 

@@ -16,8 +16,8 @@ const (
 	maxUnknownName = 128 // bytes; no setting is as long
 )
 
-// generic lists first words of settings that other programs use, too. A variable with one of them is a mistake
-// only if it misspells a setting.
+// generic lists first words of settings that other programs use, too. A variable with one of them is a
+// mistake only if it misspells a setting.
 var generic = []string{"BATCH", "LOG"}
 
 // deployment lists variables of docker-compose.yml. Workers receive them, because they are in .env.
@@ -26,8 +26,8 @@ var deployment = []string{
 	"REDIS_PASSWORD",
 }
 
-// injected matches "NAME=value" of the variables that Kubernetes and Docker derive from a service, for example
-// from one named redis. REDIS_PORT is theirs only with an address: people set it to a number.
+// injected matches "NAME=value" of the variables that Kubernetes and Docker derive from a service, for
+// example from one named redis. REDIS_PORT is theirs only with an address: people set it to a number.
 var injected = regexp.MustCompile(`^[^=]+(_SERVICE_HOST=|_SERVICE_PORT(_[^=]*)?=|` +
 	`_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?=|_PORT=(tcp|udp|sctp)://|_ENV_[^=]*=)`)
 

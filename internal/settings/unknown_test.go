@@ -24,11 +24,13 @@ func TestNearestSetting(t *testing.T) {
 	}
 }
 
-// Variables of other programs and of the deployment cause no warning. Operators would learn to ignore warnings.
+// Variables of other programs and of the deployment cause no warning. Operators would learn to ignore
+// warnings.
 func TestForeignVariables(t *testing.T) {
 	t.Parallel()
 	names := []string{
-		"HOME", "LOGNAME", "DATABASE_URL", "LOG_FILE", "BATCH_ID", "REDISCLI_AUTH", "NATS_WORKER_PASSWORD", "NATS_PUBLISHER_PASSWORD",
+		"HOME", "LOGNAME", "DATABASE_URL", "LOG_FILE", "BATCH_ID", "REDISCLI_AUTH",
+		"NATS_WORKER_PASSWORD", "NATS_PUBLISHER_PASSWORD",
 		"NATS_OPERATOR_PASSWORD", "NATS_PORT", "REDIS_PASSWORD", "NOTIFIER_PORT_8080_TCP", "NOTIFIER_REPLICAS",
 		"OTEL_EXPORTER_OTLP_ENDPOINT", "", "=", strings.Repeat("LIMIT_", 1000),
 	}
@@ -47,8 +49,10 @@ func TestInjectedVariables(t *testing.T) {
 	setenv(t, map[string]string{
 		"REDIS_SERVICE_HOST": "10.0.0.1", "REDIS_SERVICE_PORT": "6379", "REDIS_SERVICE_PORT_REDIS": "6379",
 		"REDIS_PORT": "tcp://10.0.0.1:6379", "REDIS_PORT_6379_TCP": "tcp://10.0.0.1:6379",
-		"REDIS_PORT_6379_TCP_ADDR": "10.0.0.1", "REDIS_PORT_6379_TCP_PORT": "6379", "REDIS_PORT_6379_TCP_PROTO": "tcp",
-		"NATS_SERVICE_PORT_CLIENT": "4222", "NATS_PORT_53_UDP_PROTO": "udp", "REDIS_ENV_REDIS_URL": "redis://10.0.0.1",
+		"REDIS_PORT_6379_TCP_ADDR": "10.0.0.1", "REDIS_PORT_6379_TCP_PORT": "6379",
+		"REDIS_PORT_6379_TCP_PROTO": "tcp",
+		"NATS_SERVICE_PORT_CLIENT":  "4222", "NATS_PORT_53_UDP_PROTO": "udp",
+		"REDIS_ENV_REDIS_URL":        "redis://10.0.0.1",
 		"SLACK_GATEWAY_SERVICE_HOST": "10.0.0.2", "SLACK_GATEWAY_PORT": "udp://10.0.0.2:1",
 		"ADMIN_PORT": "8080",
 	})

@@ -29,7 +29,8 @@ func TestLookupFailureIsLoggedOncePerReason(t *testing.T) {
 
 // The message may be in the channel, so it is not posted without a search when an outage of Slack ends.
 func TestSearchIsNotGivenUpDuringAnOutage(t *testing.T) {
-	settings := Settings{Tracker: availability.New(zap.NewNop(), func(availability.Dependency) int { return 0 }), Log: zap.NewNop()}
+	held := func(availability.Dependency) int { return 0 }
+	settings := Settings{Tracker: availability.New(zap.NewNop(), held), Log: zap.NewNop()}
 	p := &posting{mustSearch: true}
 	a := &attempt{s: &Sender{settings: settings}, p: p, job: &p.job}
 	for range 10 * maxSearches {
