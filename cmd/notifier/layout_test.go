@@ -17,7 +17,7 @@ import (
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
-		"internal/cached", "internal/denial", "internal/devstack/embedded",
+		"internal/cached", "internal/denial", "internal/devstack/embedded", "internal/devstack/https",
 		"internal/streams", "internal/wait",
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},
@@ -40,7 +40,8 @@ var floors = [][]string{
 
 // testPackages are imported by tests alone.
 var testPackages = []string{
-	"test/kit", "test/natstest", "test/redistest", "test/chaos", "test/isolation", "test/messages", "test/natsloss", "test/survival",
+	"test/kit", "test/natstest", "test/redistest", "test/chaos", "test/isolation", "test/messages", "test/natsloss", "test/real",
+	"test/survival",
 }
 
 // packagesOf lists the packages of the module below cmd, internal, lua and test, each with its imports from

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"notifier/internal/devstack/https"
 	"notifier/internal/ratelimit"
 )
 
@@ -27,7 +28,8 @@ const (
 // Slack is a fake Slack for development and tests. It accepts posts by the Web API and by an incoming
 // webhook, and shows them on an inbox page. It is safe for concurrent use.
 //
-// By default it responds as Slack does, errors included, as far as a sender of messages can see. Respond
+// By default it responds as Slack does, errors included, as far as a sender of messages can see. Slack itself
+// speaks HTTPS with HTTP/2; the fake does after StartSlackTLS. Respond
 // replaces the response to any request, and SetLimit limits the posts to each channel. Every name is a
 // channel and has its own ID, which responses contain and which requests for the history need.
 type Slack struct {
@@ -80,9 +82,12 @@ type Message struct {
 	Header http.Header       `json:"-"`
 }
 
-// StartSlack starts a Slack on a TCP address such as "127.0.0.1:0". If the port is taken it starts on a free
-// one of the same host, which URL returns.
-func StartSlack(addr string) (*Slack, error) {
+// StartSlack starts a Slack that speaks plain HTTP, on a TCP address such as "127.0.0.1:0". If the port is taken
+// it starts on a free one of the same host, which URL returns.
+func StartSlack(addr string) (*Slack, error) { return StartSlackTLS(addr, nil) }
+
+// StartSlackTLS starts a Slack that speaks HTTPS alone. If secure is nil, it is StartSlack.
+func StartSlackTLS(addr string, secure *https.Server) (*Slack, error) {
 	listener, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("fake Slack: %w", err)
@@ -97,9 +102,15 @@ func StartSlack(addr string) (*Slack, error) {
 		now:     time.Now,
 	}
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
+	serve := func() error { return s.server.Serve(listener) }
+	if secure != nil {
+		s.url = "https://" + reachable(listener.Addr())
+		secure.Configure(s.server)
+		serve = func() error { return s.server.ServeTLS(listener, "", "") }
+	}
 	go func() {
 		defer close(s.served)
-		_ = s.server.Serve(listener) // always http.ErrServerClosed, or the error of the closed listener
+		_ = serve() // always http.ErrServerClosed, or the error of the closed listener
 	}()
 	return s, nil
 }

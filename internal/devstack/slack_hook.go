@@ -2,11 +2,12 @@ package devstack
 
 import (
 	"cmp"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"notifier/internal/devstack/https"
 )
 
 // Hook decides how a Slack responds to a request. Nil leaves the response to the fake: Slack's own errors,
@@ -211,14 +212,11 @@ func (s *Slack) pause(r *http.Request, d time.Duration) bool {
 	return false
 }
 
-// cut resets the TCP connection.
+// cut resets the TCP connection, or with HTTP/2 the stream.
 func cut(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler) // closes the connection as well
+	if err != nil { // HTTP/2
+		panic(http.ErrAbortHandler)
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = conn.Close()
+	https.Reset(conn)
 }

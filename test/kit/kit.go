@@ -2,8 +2,8 @@
 // on an error, clients, addresses, limits, and bounding the parallel tests of a package. Only tests import
 // it.
 //
-// Of notifier's own packages it imports only ratelimit, to open a Redis URL and to parse limits. So the tests
-// inside package ratelimit itself cannot import it; all others can.
+// Of notifier's own packages it imports only ratelimit, to open a Redis URL and to parse limits, and
+// devstack/https. So the tests inside package ratelimit itself cannot import it; all others can.
 package kit
 
 import (
