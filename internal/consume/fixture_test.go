@@ -3,6 +3,7 @@ package consume_test
 import (
 	stdcmp "cmp"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"notifier/internal/consume"
 	"notifier/internal/consume/decide"
 	"notifier/internal/devstack"
+	"notifier/internal/devstack/https"
 	"notifier/internal/event"
 	"notifier/internal/pattern"
 	"notifier/internal/ratelimit"
@@ -49,9 +51,12 @@ type fixture struct {
 	redis *redistest.Server
 	store *redis.Client // of redis
 	slack *devstack.Slack
-	log   *logLines
-	js    jetstream.JetStream // the publisher's connection
-	conn  *nats.Conn
+	// slackRoots trust slack, which speaks HTTPS with HTTP/2 as the real one does.
+	slackRoots *x509.CertPool
+
+	log  *logLines
+	js   jetstream.JetStream // the publisher's connection
+	conn *nats.Conn
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -67,12 +72,14 @@ func newFixtureWith(t *testing.T, start func(*testing.T) *redistest.Server) *fix
 	if err != nil {
 		t.Fatal(err)
 	}
-	slack, err := devstack.StartSlack("127.0.0.1:0")
+	certificate, err := https.SelfSigned("127.0.0.1")
+	kit.Check(t, err)
+	slack, err := devstack.StartSlackTLS("127.0.0.1:0", &https.Server{Certificate: certificate})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store := redis.NewClient(&redis.Options{Addr: server.Addr})
-	s := &fixture{T: t, nats: natsServer, redis: server, store: store, slack: slack, log: &logLines{}}
+	s := &fixture{T: t, nats: natsServer, redis: server, store: store, slack: slack, slackRoots: certificate.Pool(), log: &logLines{}}
 	t.Cleanup(func() {
 		_ = slack.Close()
 		_ = natsServer.Close()
@@ -165,13 +172,13 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 	kit.Check(s.T, err)
 	slack := slackout.Config{
 		Token: slackToken, APIURL: stdcmp.Or(c.slackURL, s.slack.APIURL()),
-		Channel: "C0DEFAULT", Timeout: c.slackTimeout,
+		Channel: "C0DEFAULT", Timeout: c.slackTimeout, RootCAs: s.slackRoots,
 	}
 	routes := map[string]string{"deploys": "C0DEPLOYS"}
 	maps.Copy(routes, c.routes)
 	slack.Routes = pattern.MustTable(routes)
 	if c.webhook {
-		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout}
+		slack = slackout.Config{WebhookURL: s.slack.WebhookURL(), Timeout: c.slackTimeout, RootCAs: s.slackRoots}
 	}
 	poster, err := slackout.New(slack)
 	kit.Check(s.T, err)

@@ -17,6 +17,7 @@
 package settings
 
 import (
+	"crypto/x509"
 	"fmt"
 	"reflect"
 	"slices"
@@ -145,6 +146,7 @@ type slackSettings struct {
 	Routes      pattern.Table[string] `envconfig:"SLACK_ROUTES" group:"slack"`
 	AllowMarkup bool                  `envconfig:"SLACK_MARKUP" default:"escape" enum:"escape,allow" group:"slack" hash:"true"`
 	Timeout     time.Duration         `envconfig:"SLACK_TIMEOUT" default:"10s" range:"100ms..5m" group:"slack"`
+	RootCAs     *x509.CertPool
 }
 
 // variablesIn lists the settings of a struct, which is passed by pointer, in the order of its fields.

@@ -194,7 +194,7 @@ func classifyAPI(x *exchange) (reply, *Error) {
 	}
 	switch {
 	case x.err != nil: // cut off halfway
-		return reply{}, &Error{Class: Ambiguous, Code: networkCode(x.err)}
+		return reply{}, networkError(Ambiguous, x.err)
 	case !readable: // such as a proxy's page: whether Slack got the request is unknown
 		return reply{}, &Error{Class: Ambiguous, Code: "invalid_response"}
 	case r.OK:
@@ -225,7 +225,7 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		_, known := codes[code]
 		switch {
 		case x.err != nil:
-			return reply{}, &Error{Class: Ambiguous, Code: networkCode(x.err)}
+			return reply{}, networkError(Ambiguous, x.err)
 		case text == "ok":
 			return reply{OK: true}, nil
 		case known:
@@ -299,19 +299,51 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 
 // classifyNoResponse classifies an exchange without a response: certainly not posted, or possibly posted.
 func classifyNoResponse(x *exchange) *Error {
+	failure := networkError(Retry, x.err)
 	// A request without a response may have been blocked on the way to Slack.
-	failure := &Error{Class: Retry, Code: networkCode(x.err), Workspace: !x.sent.Load()}
+	failure.Workspace = !x.sent.Load()
 	switch {
 	case x.sent.Load():
 		failure.Class = Ambiguous
 	case x.noTLS.Load() && failure.Code != "timeout" && failure.Code != "canceled":
-		failure.Code = "tls_error"
+		failure.Code, failure.Explanation = "tls_error", innermost(x.err)
 	}
 	return failure
 }
 
-// networkCode names the failure below HTTP. Only this name is passed on, because the error itself holds the
-// URL.
+// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, the
+// Explanation is the text of the innermost error.
+func networkError(class Class, err error) *Error {
+	failure := &Error{Class: class, Code: networkCode(err)}
+	switch failure.Code {
+	case "network_error", "dns_error":
+		failure.Explanation = innermost(err)
+	}
+	return failure
+}
+
+// innermost returns the text of the error that the others wrap. Those around it hold the URL, which can be a
+// secret, and addresses. The text can quote what a server has sent.
+func innermost(err error) string {
+	for {
+		var inner error
+		switch outer := err.(type) {
+		case *net.DNSError: // wraps an error that does not name the host
+		case interface{ Unwrap() error }:
+			inner = outer.Unwrap()
+		case interface{ Unwrap() []error }:
+			if all := outer.Unwrap(); len(all) > 0 {
+				inner = all[0]
+			}
+		}
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// networkCode names the failure below HTTP.
 func networkCode(err error) string {
 	var (
 		dns     *net.DNSError

@@ -45,9 +45,10 @@ type Error struct {
 	// connection_refused, connection_reset, proxy_<status>, tls_error, network_error, http_<status>,
 	// invalid_response, no_code.
 	Code string
-	// Explanation is Slack's own description of a mistake in the message, such as "[ERROR] must be less than 151
-	// characters [json-pointer:/blocks/0/text/text]": one printable line of at most 300 bytes, without
-	// credentials. Empty if Slack sent none.
+	// Explanation says more than the Code. It is Slack's own description of a mistake in the message, such as
+	// "[ERROR] must be less than 151 characters [json-pointer:/blocks/0/text/text]". With the codes
+	// network_error, tls_error and dns_error it is the cause, such as "x509: certificate signed by unknown
+	// authority". It is one printable line of at most 300 bytes, without credentials, and may be empty.
 	Explanation string
 	// RetryAfter is the shortest wait before the next attempt, from 1 s to 1 h. It is Slack's Retry-After
 	// with the class RetryAfter, and with Retry a time for failures known to last. If it is zero, the caller
@@ -73,9 +74,9 @@ func AsError(err error) *Error {
 	return &Error{Class: Ambiguous, Code: "unknown"}
 }
 
-// Error names the class and the code.
+// Error names the class, the code and its explanation.
 func (e *Error) Error() string {
-	s := "slack: " + e.Class.String() + ": " + e.Code
+	s := "slack: " + e.Class.String() + ": " + e.Detail()
 	if e.RetryAfter > 0 {
 		s += " (wait " + e.RetryAfter.String() + ")"
 	}

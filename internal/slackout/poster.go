@@ -53,7 +53,7 @@ func New(config Config) (*Poster, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Poster{config: config, http: newRecordingClient(), learned: newLearned()}
+	p := &Poster{config: config, http: newRecordingClient(config.RootCAs), learned: newLearned()}
 	if config.Token != "" {
 		p.api = slack.New(config.Token, slack.OptionAPIURL(config.APIURL), slack.OptionHTTPClient(p.http))
 	}

@@ -4,18 +4,23 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"notifier/internal/devstack"
+	"notifier/internal/devstack/https"
 	"notifier/internal/event"
 	"notifier/internal/pattern"
 	"notifier/test/kit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	kit.Overlap(8) // they wait for timeouts
+	goleak.VerifyTestMain(m)
+}
 
 const testToken = "xoxb-1234-SeCrEtToKeN"
 
@@ -27,16 +32,33 @@ type way struct {
 
 var ways = []way{
 	{"api", func(s *devstack.Slack) Config {
-		return Config{Token: testToken, APIURL: s.APIURL(), Channel: "C0DEFAULT", Timeout: 10 * time.Second}
+		return Config{
+			Token: testToken, APIURL: s.APIURL(), Channel: "C0DEFAULT", Timeout: 10 * time.Second, RootCAs: trusted().Pool(),
+		}
 	}},
 	{"webhook", func(s *devstack.Slack) Config {
-		return Config{WebhookURL: s.WebhookURL(), Timeout: 10 * time.Second}
+		return Config{WebhookURL: s.WebhookURL(), Timeout: 10 * time.Second, RootCAs: trusted().Pool()}
 	}},
 }
 
+// trusted is the certificate of every fake Slack of these tests.
+var trusted = sync.OnceValue(func() *https.Certificate {
+	certificate, err := https.SelfSigned("127.0.0.1", "slack.test")
+	if err != nil {
+		panic(err)
+	}
+	return certificate
+})
+
+// startSlack starts a fake Slack that speaks HTTPS with HTTP/2 and HTTP/1.1, as Slack does.
 func startSlack(t *testing.T) *devstack.Slack {
 	t.Helper()
-	s, err := devstack.StartSlack("127.0.0.1:0")
+	return startSlackTLS(t, &https.Server{Certificate: trusted()})
+}
+
+func startSlackTLS(t *testing.T, secure *https.Server) *devstack.Slack {
+	t.Helper()
+	s, err := devstack.StartSlackTLS("127.0.0.1:0", secure)
 	kit.Check(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -22,12 +22,14 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	kit.Check(t, err)
 	_ = dead.Close()
 	s := startSlack(t)
-	noHTTP := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	// Errors quote the beginning of such a reply.
+	noHTTP := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		kit.Check(t, err)
-		_, _ = conn.Write([]byte("220 mail.example.com ESMTP\r\n\r\n"))
+		_, _ = fmt.Fprintf(conn, "220 mail.example.com ESMTP %s%s xoxb-%s\r\n\r\n", r.Host, r.URL.Path, secret)
 		_ = conn.Close()
 	}))
+	noTLS := kit.Serve(t, http.NotFoundHandler())
 
 	var printed []any
 	post := func(config Config, b devstack.Response) {
@@ -49,7 +51,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	for _, base := range []string{
-		s.URL(), "http://" + dead.Addr().String(), "https://" + s.URL()[len("http://"):], "http://" + noHTTP,
+		s.URL(), "http://" + dead.Addr().String(), "http://" + s.URL()[len("https://"):], "https://" + noTLS, "http://" + noHTTP,
 	} {
 		for _, b := range []devstack.Response{
 			{Status: 302, Header: location("http://user:" + secret + "@" + secret + "/" + secret)},
@@ -62,7 +64,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 				{Token: "xoxb-" + secret, APIURL: strings.Replace(base, "://", "://user:"+secret+"@", 1) + "/api/", Channel: "C0"},
 				{WebhookURL: base + "/services/T000/B000/" + secret},
 			} {
-				config.Timeout = 5 * time.Second
+				config.Timeout, config.RootCAs = 5*time.Second, trusted().Pool()
 				if b.Hang {
 					config.Timeout = 20 * time.Millisecond
 				}

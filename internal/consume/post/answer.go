@@ -35,7 +35,7 @@ func (a *attempt) inSlack(receipt slackout.Receipt) {
 
 // failed handles a post that was not made, or may not have been.
 func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
-	a.p.failure = failure.Code
+	a.p.failure = failure.Detail()
 	a.job.Wait(0)
 	switch {
 	case failure.Class == slackout.RetryAfter:

@@ -79,7 +79,7 @@ type posting struct {
 	searches      int    // failed searches since the last post
 	patience      patience
 	backoff       *backoff.ExponentialBackOff // of failures without a reason; nil before the first
-	failure       string                      // Slack's code for the last post, if it failed
+	failure       string                      // slackout.Error.Detail of the last post, if it failed
 	redisFailures int                         // failed turns in a row
 }
 

@@ -1,0 +1,131 @@
+package slackout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"notifier/internal/devstack/https"
+	"notifier/test/kit"
+)
+
+// route is a way to Slack by HTTPS.
+type route struct {
+	name      string
+	http1Only bool // the server does not offer HTTP/2
+	connect   bool // through a proxy's tunnel
+}
+
+var routes = []route{
+	{name: "HTTP/2 offered"},
+	{name: "HTTP/1.1 alone", http1Only: true},
+	{name: "HTTP/2 offered, CONNECT", connect: true},
+	{name: "HTTP/1.1 alone, CONNECT", http1Only: true, connect: true},
+}
+
+// TestEveryRequestByHTTPS makes each kind of request on each route.
+func TestEveryRequestByHTTPS(t *testing.T) {
+	for _, route := range routes {
+		t.Run(route.name, func(t *testing.T) {
+			s := startSlackTLS(t, &https.Server{Certificate: trusted(), HTTP1Only: route.http1Only})
+			tunnel := kit.Serve(t, kit.TunnelTo(strings.TrimPrefix(s.URL(), "https://")))
+			start := func(way way) *Poster {
+				config := way.config(s)
+				if !route.connect {
+					return newPoster(t, config)
+				}
+				// A name that only the proxy knows, as in networks without a way out.
+				for _, base := range []*string{&config.APIURL, &config.WebhookURL} {
+					*base = strings.Replace(*base, s.URL(), "https://slack.test", 1)
+				}
+				p := newPoster(t, config)
+				through(p, tunnel)
+				return p
+			}
+			api, webhook := start(ways[0]), start(ways[1])
+			if who, err := api.CheckAuth(t.Context()); err != nil || who.Team != "Fake Workspace" {
+				t.Errorf("CheckAuth: %+v, %v", who, err)
+			}
+			ev := note("e1")
+			receipt := mustPost(t, api, ev)
+			ev.ThreadTS = ""
+			wantFound(t, api, ev, Receipt{Channel: "C0DEFAULT", TS: receipt.TS})
+			reply := note("e2")
+			reply.ThreadTS = receipt.TS
+			wantFound(t, api, reply, mustPost(t, api, reply))
+			mustPost(t, webhook, note("e3"))
+			if got := s.Accepted(); got != 3 {
+				t.Errorf("Slack has %d messages, expected 3", got)
+			}
+		})
+	}
+}
+
+// TestCauseIsNamed: an error whose code leaves the cause open has the text of the innermost error.
+func TestCauseIsNamed(t *testing.T) {
+	// Frames of HTTP/2 instead of an HTTP/1.1 response.
+	frames := kit.ServeTLS(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		kit.Check(t, err)
+		_, _ = conn.Write([]byte("\x00\x00\x1e\x04\x00\x00\x00\x00\x00\r\n"))
+		_ = conn.Close()
+	}), &https.Server{Certificate: trusted(), HTTP1Only: true})
+	other, err := https.SelfSigned("slack.example")
+	kit.Check(t, err)
+	named := kit.ServeTLS(t, http.NotFoundHandler(), &https.Server{Certificate: other})
+	for name, test := range map[string]struct {
+		url, code, explanation string
+		class                  Class
+		trusted                *https.Certificate
+		dial                   error
+	}{
+		"HTTP/2 frames": {
+			"https://" + frames, "network_error", `malformed HTTP response "\x00\x00\x1e\x04\x00\x00\x00\x00\x00"`,
+			Ambiguous, trusted(), nil,
+		},
+		"unknown authority": {
+			"https://" + frames, "tls_error", "x509: certificate signed by unknown authority", Retry, other, nil,
+		},
+		"another name": {
+			"https://" + named, "tls_error", "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
+			Retry, other, nil,
+		},
+		"no TLS": {
+			"https://" + kit.Serve(t, http.NotFoundHandler()), "tls_error", "http: server gave HTTP response to HTTPS client",
+			Retry, other, nil,
+		},
+		"no such host": {
+			"https://slack.example", "dns_error", "lookup slack.example: no such host", Retry, other,
+			&net.DNSError{Err: "no such host", Name: "slack.example", IsNotFound: true},
+		},
+		"no route": {
+			"https://slack.example", "network_error", "no route to host", Retry, other,
+			fmt.Errorf("connect: %w", errors.Join(errors.New("no route to host"))),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, config := range []Config{
+				{Token: testToken, APIURL: test.url + "/api/", Channel: "C0", Timeout: kit.Patience},
+				{WebhookURL: test.url + "/services/SeCrEt", Timeout: kit.Patience},
+			} {
+				config.RootCAs = test.trusted.Pool()
+				p := newPoster(t, config)
+				if test.dial != nil {
+					p.http.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+						return nil, &net.OpError{Op: "dial", Net: "tcp", Err: test.dial}
+					}
+				}
+				_, err := p.Post(t.Context(), hello())
+				wantError(t, err, Error{Class: test.class, Code: test.code})
+				want := fmt.Sprintf("slack: %s: %s: %s", test.class, test.code, test.explanation)
+				if err == nil || err.Error() != want {
+					t.Errorf("error %v\nwant  %s", err, want)
+				}
+			}
+		})
+	}
+}
