@@ -15,6 +15,7 @@ import (
 
 	"notifier/internal/app"
 	"notifier/internal/consume/result"
+	"notifier/internal/devstack/https"
 	"notifier/internal/outcome"
 	"notifier/internal/settings"
 	"notifier/internal/term"
@@ -44,14 +45,19 @@ default limits, and shows what was sent, what was dropped, and why. Takes a few 
 
 Example:
    notifier-dev demo`,
+		Flags: httpsFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			return runDemo(ctx, cmd.Root().Writer)
+			secure, err := slackTLS(cmd)
+			if err != nil {
+				return err
+			}
+			return runDemo(ctx, cmd.Root().Writer, secure)
 		},
 	}
 }
 
 // runDemo writes its progress, and the sent and dropped counts, to out.
-func runDemo(ctx context.Context, out io.Writer) (err error) {
+func runDemo(ctx context.Context, out io.Writer, secure *https.Server) (err error) {
 	ctx, cancel := context.WithTimeoutCause(
 		ctx,
 		demoDeadline,
@@ -60,7 +66,7 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	defer cancel()
 	report := func(format string, arguments ...any) { _, _ = fmt.Fprintf(out, format+"\n", arguments...) }
 
-	servers, err := startServers(ephemeralAddr, ephemeralAddr, ephemeralAddr)
+	servers, err := startServers(ephemeralAddr, ephemeralAddr, ephemeralAddr, secure)
 	if err != nil {
 		return err
 	}
@@ -75,6 +81,7 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 		if workers[i], err = settings.From(texts); err != nil {
 			return err
 		}
+		servers.trust(&workers[i])
 	}
 	limits := workers[0].Store.Limits
 	report(

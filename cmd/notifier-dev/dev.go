@@ -28,22 +28,28 @@ The fake Slack accepts everything, until the form on its inbox page makes it beh
 
 Examples:
    notifier-dev dev
-   LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier-dev dev`,
-		Flags: []cli.Flag{
+   LIMIT_CATEGORY=3/1m LOG_FORMAT=json notifier-dev dev
+   notifier-dev dev -https slack.pem`,
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "slack-only", Usage: "run only the fake Slack, on `ADDR` (host:port)"},
-		},
+		}, httpsFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.IsSet("slack-only") {
-				return runFakeSlack(ctx, cmd.String("slack-only"), cmd.Root().Writer)
+				return runFakeSlack(ctx, cmd)
 			}
-			return runDev(ctx, cmd.Root().Writer, cmd.Root().ErrWriter)
+			return runDev(ctx, cmd)
 		},
 	}
 }
 
 // runDev runs until ctx ends.
-func runDev(ctx context.Context, out, errOut io.Writer) (err error) {
-	servers, err := startServers(devNATSAddr, devRedisAddr, devSlackAddr)
+func runDev(ctx context.Context, cmd *cli.Command) (err error) {
+	out, errOut := cmd.Root().Writer, cmd.Root().ErrWriter
+	secure, err := slackTLS(cmd)
+	if err != nil {
+		return err
+	}
+	servers, err := startServers(devNATSAddr, devRedisAddr, devSlackAddr, secure)
 	if err != nil {
 		return err
 	}
@@ -60,11 +66,12 @@ func runDev(ctx context.Context, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	servers.trust(&s)
 	wantedAddr := s.AdminAddr
 	if wantedAddr != "" {
 		s.AdminAddr = devstack.FreeAddr(wantedAddr)
 	}
-	if err := printAddresses(out, servers, s, wantedAddr); err != nil {
+	if err := printAddresses(out, servers, s, wantedAddr, cmd.String(flagHTTPS)); err != nil {
 		return err
 	}
 	log, stopLog := app.NewLog(out, errOut, s.LogLevel, s.LogConsole)
@@ -79,6 +86,7 @@ func printAddresses(
 	servers devServers,
 	s settings.Settings,
 	wantedAddr string,
+	certificateFile string,
 ) error {
 	taken := func(got, wanted string) string {
 		_, gotPort, _ := net.SplitHostPort(got)
@@ -93,6 +101,11 @@ func printAddresses(
 		page = "http://" + s.AdminAddr + taken(s.AdminAddr, wantedAddr)
 		health = "http://" + s.AdminAddr + "/readyz" + taken(s.AdminAddr, wantedAddr)
 	}
+	slack := ""
+	if certificateFile != "" {
+		slack = fmt.Sprintf("\n  Slack    SLACK_API_URL=%s SSL_CERT_FILE=%s", servers.slack.APIURL(), certificateFile)
+	}
+	_, slackAddr, _ := strings.Cut(servers.slack.URL(), "://")
 	publish := "notifier publish"
 	exports := ""
 	if settings.IsSet("NATS_URL") || servers.nats.Addr() != devNATSAddr {
@@ -106,7 +119,7 @@ func printAddresses(
 	}
 	_, err := fmt.Fprintf(out, `notifier-dev dev: limits %s overall, %s per category; stop with Ctrl-C
 
-  Inbox    %s%s
+  Inbox    %s%s%s
   Status   %s
   NATS     %s%s
   Redis    %s%s
@@ -116,7 +129,7 @@ func printAddresses(
     %s errors "disk full"
 
 `, s.Store.Limits.Global, s.Store.Limits.Category,
-		servers.slack.URL(), taken(strings.TrimPrefix(servers.slack.URL(), "http://"), devSlackAddr), page,
+		servers.slack.URL(), taken(slackAddr, devSlackAddr), slack, page,
 		servers.nats.URL(), taken(servers.nats.Addr(), devNATSAddr),
 		servers.redis.URL(), taken(servers.redis.Addr(), devRedisAddr),
 		health, publish)
@@ -124,20 +137,28 @@ func printAddresses(
 }
 
 // runFakeSlack runs only the fake Slack until ctx ends: for containers that stand in for Slack.
-func runFakeSlack(ctx context.Context, addr string, out io.Writer) (err error) {
+func runFakeSlack(ctx context.Context, cmd *cli.Command) (err error) {
+	addr := cmd.String("slack-only")
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return &cmdline.UsageError{
 			Text: fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr),
 		}
 	}
-	slack, err := devstack.StartSlack(addr)
+	secure, err := slackTLS(cmd)
+	if err != nil {
+		return err
+	}
+	slack, err := devstack.StartSlackTLS(addr, secure)
 	if err != nil {
 		return fmt.Errorf("-slack-only: %w", err)
 	}
 	defer func() { err = errors.Join(err, slack.Close()) }()
 	line := fmt.Sprintf("fake Slack: inbox %s, SLACK_API_URL=%s, SLACK_WEBHOOK_URL=%s",
 		slack.URL(), slack.APIURL(), slack.WebhookURL())
-	if _, err := fmt.Fprintln(out, line); err != nil {
+	if secure != nil {
+		line += ", SSL_CERT_FILE=" + cmd.String(flagHTTPS)
+	}
+	if _, err := fmt.Fprintln(cmd.Root().Writer, line); err != nil {
 		return err
 	}
 	<-ctx.Done()

@@ -4,13 +4,16 @@ import (
 	"errors"
 
 	"notifier/internal/devstack"
+	"notifier/internal/devstack/https"
+	"notifier/internal/settings"
 )
 
 // devServers are the servers that demo and dev start in this process.
 type devServers struct {
-	nats  *devstack.NATS
-	redis *devstack.Redis
-	slack *devstack.Slack
+	nats     *devstack.NATS
+	redis    *devstack.Redis
+	slack    *devstack.Slack
+	slackTLS *https.Server // nil if Slack speaks plain HTTP
 }
 
 // Addresses of dev: those that are the defaults of the settings. demo takes free ones.
@@ -27,7 +30,7 @@ const (
 	devChannel = "#notifications"
 )
 
-func startServers(natsAddr, redisAddr, slackAddr string) (s devServers, err error) {
+func startServers(natsAddr, redisAddr, slackAddr string, secure *https.Server) (s devServers, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -39,7 +42,8 @@ func startServers(natsAddr, redisAddr, slackAddr string) (s devServers, err erro
 	if s.redis, err = devstack.StartRedis(redisAddr); err != nil {
 		return s, err
 	}
-	s.slack, err = devstack.StartSlack(slackAddr)
+	s.slackTLS = secure
+	s.slack, err = devstack.StartSlackTLS(slackAddr, secure)
 	return s, err
 }
 
@@ -58,7 +62,15 @@ func (s devServers) close() error {
 	return errors.Join(errs...)
 }
 
-// settings returns the texts with which a worker uses these servers, which have no TLS and no users.
+// trust lets a worker of this process trust the fake Slack.
+func (s devServers) trust(worker *settings.Settings) {
+	if s.slackTLS != nil {
+		worker.Slack.RootCAs = s.slackTLS.Certificate.Pool()
+	}
+}
+
+// settings returns the texts with which a worker uses these servers, which have no users, and no TLS but for
+// Slack's.
 func (s devServers) settings() map[string]string {
 	return map[string]string{
 		"NATS_URL": s.nats.URL(), "NATS_CREDS_FILE": "", "NATS_NKEY_FILE": "",
