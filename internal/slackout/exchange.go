@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
-	"time"
+
+	"notifier/internal/http1"
 )
 
 // maxReply bounds how much of a response is read, in bytes. Slack echoes the message, so a response has at
@@ -55,47 +55,25 @@ type proxyRefusal int
 
 func (p proxyRefusal) Error() string { return fmt.Sprintf("proxy_%d", int(p)) }
 
-// recordingClient sends requests for slack-go and for the webhook, and records each in its context's
-// exchange.
-//
-// It uses HTTP/1.1 alone, so that a connection carries one request at a time. If a connection breaks, the
-// result of one post is unknown. With HTTP/2 all posts in flight share a connection, and the results of all of
-// them would be unknown. Both find a silently dropped connection within one timeout, HTTP/2 only with pings.
+// recordingClient sends requests for slack-go and for the webhook, by HTTP/1.1 alone, and records each in its
+// context's exchange.
 type recordingClient struct{ client *http.Client }
 
-// Bounds of the connections to Slack. A whole request is bounded by Config.Timeout besides.
-const (
-	maxIdleConns   = 256 // kept for the next posts: SEND_CONCURRENCY's maximum
-	connectTimeout = 30 * time.Second
-	// A connection that the other side closes at the moment of its use makes the post ambiguous, so idle ones
-	// are closed before a load balancer would close them.
-	maxIdleTime = 30 * time.Second
-)
+// maxIdleConns bounds the connections that are kept for the next posts: SEND_CONCURRENCY's maximum.
+const maxIdleConns = 256
 
-// newRecordingClient trusts certificates of roots, or of the system if roots is nil.
-//
-// The transport is no clone of http.DefaultTransport: a clone offers HTTP/2 in its TLS handshakes, whatever its
-// Protocols say, and then cannot read what a server of HTTP/2 sends.
+// newRecordingClient trusts roots, or the system's if roots is nil.
 func newRecordingClient(roots *x509.CertPool) recordingClient {
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
-		Protocols:           &http.Protocols{},
-		TLSClientConfig:     &tls.Config{RootCAs: roots, NextProtos: []string{"http/1.1"}},
-		TLSHandshakeTimeout: connectTimeout,
-		MaxIdleConns:        maxIdleConns,
-		MaxIdleConnsPerHost: maxIdleConns,
-		IdleConnTimeout:     maxIdleTime,
-		OnProxyConnectResponse: func(
-			_ context.Context, _ *url.URL, _ *http.Request, response *http.Response,
-		) error {
-			if response.StatusCode != http.StatusOK {
-				return proxyRefusal(response.StatusCode)
-			}
-			return nil
-		},
+	transport := http1.NewTransport(roots)
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = maxIdleConns, maxIdleConns
+	transport.OnProxyConnectResponse = func(
+		_ context.Context, _ *url.URL, _ *http.Request, response *http.Response,
+	) error {
+		if response.StatusCode != http.StatusOK {
+			return proxyRefusal(response.StatusCode)
+		}
+		return nil
 	}
-	transport.Protocols.SetHTTP1(true)
 	return recordingClient{&http.Client{
 		Transport: transport,
 		// The token is in the body and the webhook's URL is a secret: neither may be sent to another host.

@@ -1,8 +1,6 @@
 package slackout
 
 import (
-	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +38,7 @@ func freeze(t *testing.T, way way, route route) (*devstack.Slack, *Poster) {
 	addr := strings.TrimPrefix(s.URL(), "https://")
 	var proxy *kit.FreezingProxy
 	if route.connect {
-		proxy = kit.StartFreezingProxy(t, kit.Serve(t, kit.TunnelTo(addr)))
+		proxy = kit.StartFreezingProxy(t, route.startTunnel(t, addr))
 	} else {
 		proxy = kit.StartFreezingProxy(t, addr)
 		for _, base := range []*string{&config.APIURL, &config.WebhookURL} {
@@ -49,7 +47,7 @@ func freeze(t *testing.T, way way, route route) (*devstack.Slack, *Poster) {
 	}
 	p := newPoster(t, config)
 	if route.connect {
-		through(p, proxy.Addr)
+		route.through(p, proxy.Addr)
 	}
 	for i, err := range atOnce(t, p) {
 		if err != nil {
@@ -60,12 +58,6 @@ func freeze(t *testing.T, way way, route route) (*devstack.Slack, *Poster) {
 		t.Fatal("no connection is open to be frozen")
 	}
 	return s, p
-}
-
-// through makes the Poster use an HTTPS_PROXY. The variable itself is read once a process, and not used for
-// servers on this machine.
-func through(p *Poster, proxy string) {
-	p.http.client.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})
 }
 
 // atOnce makes manyPosts posts at the same time.

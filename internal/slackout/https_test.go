@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ type route struct {
 	name      string
 	http1Only bool // the server does not offer HTTP/2
 	connect   bool // through a proxy's tunnel
+	https     bool // to the proxy, which offers HTTP/2
 }
 
 var routes = []route{
@@ -25,6 +27,26 @@ var routes = []route{
 	{name: "HTTP/1.1 alone", http1Only: true},
 	{name: "HTTP/2 offered, CONNECT", connect: true},
 	{name: "HTTP/1.1 alone, CONNECT", http1Only: true, connect: true},
+	{name: "HTTP/2 offered, CONNECT by HTTPS", connect: true, https: true},
+}
+
+// startTunnel starts the proxy, which tunnels to an address.
+func (r route) startTunnel(t *testing.T, addr string) (proxy string) {
+	t.Helper()
+	if r.https {
+		return kit.ServeTLS(t, kit.TunnelTo(addr), &https.Server{Certificate: trusted()})
+	}
+	return kit.Serve(t, kit.TunnelTo(addr))
+}
+
+// through makes the Poster use the proxy, as HTTPS_PROXY does. The variable itself is read once a process, and
+// not used for servers on this machine.
+func (r route) through(p *Poster, proxy string) {
+	scheme := "http"
+	if r.https {
+		scheme = "https"
+	}
+	p.http.client.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: scheme, Host: proxy})
 }
 
 // TestEveryRequestByHTTPS makes each kind of request on each route.
@@ -32,7 +54,7 @@ func TestEveryRequestByHTTPS(t *testing.T) {
 	for _, route := range routes {
 		t.Run(route.name, func(t *testing.T) {
 			s := startSlackTLS(t, &https.Server{Certificate: trusted(), HTTP1Only: route.http1Only})
-			tunnel := kit.Serve(t, kit.TunnelTo(strings.TrimPrefix(s.URL(), "https://")))
+			tunnel := route.startTunnel(t, strings.TrimPrefix(s.URL(), "https://"))
 			start := func(way way) *Poster {
 				config := way.config(s)
 				if !route.connect {
@@ -43,7 +65,7 @@ func TestEveryRequestByHTTPS(t *testing.T) {
 					*base = strings.Replace(*base, s.URL(), "https://slack.test", 1)
 				}
 				p := newPoster(t, config)
-				through(p, tunnel)
+				route.through(p, tunnel)
 				return p
 			}
 			api, webhook := start(ways[0]), start(ways[1])

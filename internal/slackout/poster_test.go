@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	kit.Overlap(8) // they wait for timeouts
+	kit.Overlap(12) // they wait for timeouts
 	goleak.VerifyTestMain(m)
 }
 

@@ -20,6 +20,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"notifier/internal/http1"
 	"notifier/internal/redact"
 )
 
@@ -67,10 +68,8 @@ func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClie
 	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = trust
 	c.http = &http.Client{
-		Transport: transport,
+		Transport: http1.NewTransport(trust.RootCAs, trust.Certificates...),
 		// A redirect would take the headers, which authenticate, to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

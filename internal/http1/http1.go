@@ -1,0 +1,41 @@
+// Package http1 makes transports that speak HTTP/1.1 alone, also with servers and proxies that offer HTTP/2.
+//
+// An HTTP/1.1 connection carries one request at a time. If it breaks, the result of one request is unknown, and
+// a request without a response closes it. An HTTP/2 connection carries all requests: if it breaks, the results of
+// all of them are unknown, and if a firewall drops it silently, each further request is lost to it until TCP gives
+// up, which takes a quarter of an hour.
+//
+// A clone of http.DefaultTransport does not do. It offers HTTP/2 in its TLS handshakes, whatever its Protocols say,
+// and then takes the frames that a server of HTTP/2 sends for a malformed response.
+package http1
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Times of a connection. They bound those whose requests are bounded by nothing else.
+const (
+	connectTimeout = 30 * time.Second
+	// A connection that the other side closes at the moment of its use loses a request, so idle ones are closed
+	// before a load balancer would close them.
+	maxIdleTime = 30 * time.Second
+)
+
+// NewTransport returns a transport that uses the proxies of HTTPS_PROXY and HTTP_PROXY. It trusts roots, or the
+// system's if roots is nil, and shows servers the certificates.
+func NewTransport(roots *x509.CertPool, certificates ...tls.Certificate) *http.Transport {
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		Protocols:           &http.Protocols{},
+		TLSClientConfig:     &tls.Config{RootCAs: roots, Certificates: certificates, NextProtos: []string{"http/1.1"}},
+		TLSHandshakeTimeout: connectTimeout,
+		IdleConnTimeout:     maxIdleTime,
+	}
+	transport.Protocols.SetHTTP1(true)
+	return transport
+}

@@ -1,0 +1,78 @@
+package telemetry
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"notifier/internal/devstack/https"
+	"notifier/test/kit"
+)
+
+// startCollector starts a collector that speaks HTTPS. It returns its address, the file of its certificate, the
+// certificate, and a count of its uploads.
+func startCollector(t *testing.T, http1Only bool) (addr, file string, certificate *https.Certificate, uploads *atomic.Int64) {
+	t.Helper()
+	certificate, err := https.SelfSigned("127.0.0.1")
+	kit.Check(t, err)
+	file = filepath.Join(t.TempDir(), "collector.pem")
+	kit.Check(t, os.WriteFile(file, certificate.PEM(), 0o600))
+	uploads = &atomic.Int64{}
+	addr = kit.ServeTLS(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		uploads.Add(1)
+	}), &https.Server{Certificate: certificate, HTTP1Only: http1Only})
+	return addr, file, certificate, uploads
+}
+
+func newHTTPSClient(t *testing.T, addr, file, timeout string) *otlpClient {
+	t.Helper()
+	client, err := newOTLPClient(variables(map[string]string{
+		"ENDPOINT": "https://" + addr, "CERTIFICATE": file, "TIMEOUT": timeout,
+	}))
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = client.Stop(t.Context()) })
+	return client
+}
+
+// TestSpansAreUploadedByHTTPS: collectors and proxies may offer HTTP/2.
+func TestSpansAreUploadedByHTTPS(t *testing.T) {
+	for name, http1Only := range map[string]bool{"HTTP/2 offered": false, "HTTP/1.1 alone": true} {
+		t.Run(name, func(t *testing.T) {
+			addr, file, certificate, uploads := startCollector(t, http1Only)
+			kit.Check(t, newHTTPSClient(t, addr, file, "60000").UploadTraces(t.Context(), oneSpan()))
+
+			proxied := newHTTPSClient(t, "collector.test", file, "60000")
+			proxy := kit.ServeTLS(t, kit.TunnelTo(addr), &https.Server{Certificate: certificate, HTTP1Only: http1Only})
+			transport := proxied.http.Transport.(*http.Transport)
+			transport.Proxy = http.ProxyURL(&url.URL{Scheme: "https", Host: proxy})
+			transport.TLSClientConfig.ServerName = "127.0.0.1" // of the proxy's and the collector's certificate
+			kit.Check(t, proxied.UploadTraces(t.Context(), oneSpan()))
+			if got := uploads.Load(); got != 2 {
+				t.Errorf("the collector has %d uploads, expected 2", got)
+			}
+		})
+	}
+}
+
+// TestADeadConnectionCostsOneUpload: nothing says that a connection is dead which a firewall has dropped.
+func TestADeadConnectionCostsOneUpload(t *testing.T) {
+	addr, file, _, uploads := startCollector(t, false)
+	proxy := kit.StartFreezingProxy(t, addr)
+	client := newHTTPSClient(t, proxy.Addr, file, "2000")
+	kit.Check(t, client.UploadTraces(t.Context(), oneSpan()))
+	if proxy.Freeze() == 0 {
+		t.Fatal("no connection is open to be frozen")
+	}
+	if err := client.UploadTraces(t.Context(), oneSpan()); err == nil {
+		t.Error("an upload on a dead connection has succeeded")
+	}
+	kit.Check(t, client.UploadTraces(t.Context(), oneSpan()))
+	if got := uploads.Load(); got != 2 {
+		t.Errorf("the collector has %d uploads, expected 2", got)
+	}
+}
