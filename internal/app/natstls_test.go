@@ -10,7 +10,9 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
+	"notifier/internal/settings"
 	"notifier/test/kit"
 	"notifier/test/natstest"
 )
@@ -97,6 +99,57 @@ func TestALateGreetingIsWaitedFor(t *testing.T) {
 	once, err := l.settings.Connect(l.settings.URL, l.settings.OperatorOptions("test")...)
 	kit.Check(t, err)
 	once.Close()
+}
+
+// Schemes may be written in capitals, as everywhere else.
+func TestSecureWebSockets(t *testing.T) {
+	t.Parallel()
+	cert, key := kit.Certificate(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	kit.Check(t, err)
+	port, err := kit.FreePort()
+	kit.Check(t, err)
+	natstest.Server(t, &natsserver.Options{
+		Websocket: natsserver.WebsocketOpts{
+			Host: "127.0.0.1", Port: port,
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		},
+	})
+	for _, scheme := range []string{"wss", "WSS"} {
+		l := connected(t, func(env map[string]string) {
+			env["NATS_URL"], env["NATS_TLS_CA"] = fmt.Sprintf("%s://127.0.0.1:%d", scheme, port), cert
+		})
+		kit.Eventually(t, scheme+" is connected", l.IsConnected)
+	}
+}
+
+// A server that accepts connections and is silent is given up in time, however it is to be reached.
+func TestSilentServerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	for _, scheme := range []string{"nats", "tls", "ws", "wss", "WSS"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			url, ended := scheme+"://"+listener.Addr().String(), make(chan error, 1)
+			go func() {
+				connection, err := settings.NATS{}.Connect(url, nats.Timeout(settings.NATSTimeout))
+				if err == nil {
+					connection.Close()
+				}
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Error("connected to a silent server")
+				}
+			case <-time.After(4 * settings.NATSTimeout):
+				t.Errorf("not given up after %s", 4*settings.NATSTimeout)
+			}
+		})
+	}
 }
 
 // slowly returns the address of a proxy that delays the server's first bytes.

@@ -31,6 +31,9 @@ var (
 // Connect connects to the servers of a URL. With TLS it also reaches servers that expect TLS first.
 func (n NATS) Connect(url string, options ...nats.Option) (*nats.Conn, error) {
 	if !n.usesTLS(url) {
+		if isWebSocket(schemes(url)[0]) {
+			options = append(slices.Clone(options), nats.SetCustomDialer(boundedDialer{}))
+		}
 		connection, err := nats.Connect(url, options...)
 		return connection, ExplainNATS(err)
 	}
@@ -70,16 +73,37 @@ func (n NATS) Connect(url string, options ...nats.Option) (*nats.Conn, error) {
 
 // usesTLS reports whether nats.go begins TLS. WebSockets have their own.
 func (n NATS) usesTLS(url string) bool {
-	wanted := n.hasTLS()
-	for server := range strings.SplitSeq(url, ",") {
-		switch scheme, _, _ := strings.Cut(strings.TrimSpace(server), "://"); scheme {
-		case "ws", "wss":
-			return false
-		case "tls":
-			wanted = true
-		}
+	schemes := schemes(url)
+	if slices.ContainsFunc(schemes, isWebSocket) {
+		return false
 	}
-	return wanted
+	return n.hasTLS() || slices.Contains(schemes, "tls")
+}
+
+// schemes returns the scheme of each server in a URL, in lower case, as checkServers accepts it. They are all
+// WebSockets or none is.
+func schemes(url string) []string {
+	var schemes []string
+	for server := range strings.SplitSeq(url, ",") {
+		scheme, _, _ := strings.Cut(strings.TrimSpace(server), "://")
+		schemes = append(schemes, strings.ToLower(scheme))
+	}
+	return schemes
+}
+
+func isWebSocket(scheme string) bool { return scheme == "ws" || scheme == "wss" }
+
+// boundedDialer is for WebSockets. nats.go bounds their handshake by HTTP, but not the one of TLS before it, in
+// which a silent server would stop the client for good. It removes the deadline when the connection is made.
+type boundedDialer struct{}
+
+// Dial connects.
+func (boundedDialer) Dial(network, address string) (net.Conn, error) {
+	connection, err := net.DialTimeout(network, address, NATSTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return connection, connection.SetDeadline(time.Now().Add(NATSTimeout))
 }
 
 // ExplainNATS adds advice to the error of a failed connection if nats.go's own text does not help.
