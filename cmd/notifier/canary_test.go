@@ -59,7 +59,7 @@ func canaryServices(t *testing.T) (canaries, map[string]string, *devstack.Slack)
 		"NATS_URL":                    strings.Replace(bus.URL(), "nats://", "nats://me:"+c["NATS password"]+"@", 1),
 		"REDIS_URL_FILE":              file("redis", "redis://notifier:"+c["Redis password"]+"@"+server.Addr+"/0"),
 		"SLACK_BOT_TOKEN_FILE":        file("token", "xoxb-"+c["Slack token"]),
-		"SLACK_API_URL":               strings.Replace(slack.APIURL(), "http://", "http://"+c["Slack URL's user"]+":"+c["Slack URL's user"]+"@", 1),
+		"SLACK_API_URL":               strings.Replace(slack.APIURL(), "://", "://"+c["Slack URL's user"]+":"+c["Slack URL's user"]+"@", 1),
 		"SLACK_CHANNEL":               "C0123",
 		"LOG_LEVEL":                   "debug",
 		"LIMIT_CATEGORY":              "2/1h",

@@ -39,6 +39,7 @@ func TestServeReportsWhatWasDropped(t *testing.T) {
 	variables["DIGEST_INTERVAL"], variables["DIGEST_CHANNEL"] = "1m", "#digest"
 	s, err := settings.From(variables)
 	kit.Check(t, err)
+	s.Slack.RootCAs = trustedRoots(t, env)
 	s.Digest = 6 * time.Second // reports are up to a second late, the digest waits for half an interval
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

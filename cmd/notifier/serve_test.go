@@ -1,8 +1,10 @@
 package main
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,19 +16,37 @@ import (
 	"notifier/test/redistest"
 )
 
-// startServices starts NATS, Redis and Slack, and returns the settings with their addresses.
+// startServices starts NATS, Redis and a Slack that speaks HTTPS, and returns the settings to use them.
 func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]string) {
 	t.Helper()
 	server, err := devstack.StartNATS(ephemeralAddr, t.TempDir())
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = server.Close() })
-	slack, err := devstack.StartSlack(ephemeralAddr)
+	secure, trust := kit.SlackTLS(t)
+	slack, err := devstack.StartSlackTLS(ephemeralAddr, secure)
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = slack.Close() })
-	return server, slack, map[string]string{
+	return server, slack, with(map[string]string{
 		"NATS_URL": server.URL(), "REDIS_URL": redistest.Start(t).Healed(t, "notifier").URL(),
 		"SLACK_API_URL": slack.APIURL(), "ADMIN_ADDR": ephemeralAddr,
+	}, trust)
+}
+
+// trustedRoots returns the roots that SSL_CERT_FILE names, for a worker in the test's own process. It returns nil
+// if the fake Slack speaks plain HTTP.
+func trustedRoots(t *testing.T, env map[string]string) *x509.CertPool {
+	t.Helper()
+	file := env["SSL_CERT_FILE"]
+	if file == "" {
+		return nil
 	}
+	content, err := os.ReadFile(file)
+	kit.Check(t, err)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(content) {
+		t.Fatalf("%s has no certificate", file)
+	}
+	return roots
 }
 
 // services is startServices with the other required settings, and some changed.
@@ -64,6 +84,9 @@ func TestServe(t *testing.T) {
 	server, slack, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
 	p := startReady(t, env)
 	admin := adminURL(t, &p.out)
+	if out, _ := runToEnd(t, env, exitDone, "check"); !strings.Contains(out, "workspace Fake Workspace, user notifier") {
+		t.Errorf("check does not know the workspace:\n%s", out)
+	}
 	if status, body := get(t, admin+"/healthz"); status != http.StatusOK || body != "ok\n" {
 		t.Errorf("/healthz: %d %q", status, body)
 	}

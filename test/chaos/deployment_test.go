@@ -55,14 +55,14 @@ func (l limits) overridesText() string {
 // deployment holds the workers, the servers around them, and the evidence for the final audit.
 type deployment struct {
 	*testing.T
-	nats      *devstack.NATS    // nil in a cluster
-	redis     *redistest.Server // likewise
-	urls      map[string]string // NATS_URL and REDIS_URL of workers without links
-	slack     *devstack.Slack
-	slackAddr string // where workers find Slack
-	js        jetstream.JetStream
-	ackWait   time.Duration
-	limits    limits
+	nats       *devstack.NATS    // nil in a cluster
+	redis      *redistest.Server // likewise
+	urls       map[string]string // NATS_URL and REDIS_URL of workers without links
+	slack      *devstack.Slack
+	slackProxy *kit.SlackProxy // where workers find Slack
+	js         jetstream.JetStream
+	ackWait    time.Duration
+	limits     limits
 
 	workers   []*worker
 	paced     atomic.Bool // new processes get a pace
@@ -107,7 +107,7 @@ func (d *deployment) equip(client *redis.Client) {
 	kit.Check(t, err)
 	t.Cleanup(func() { _ = d.slack.Close() })
 	d.slack.Respond(d.respond)
-	d.slackAddr = kit.StartSlackProxy(t, d.slack.URL()).Addr
+	d.slackProxy = kit.StartSlackProxy(t, d.slack.URL())
 
 	connection, err := nats.Connect(d.urls["NATS_URL"], nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
 	kit.Check(t, err)
@@ -161,9 +161,9 @@ func (d *deployment) createConsumer(ctx context.Context) error {
 func (d *deployment) addWorker(p *kit.Program, linked bool) *worker {
 	d.Helper()
 	name := fmt.Sprintf("w%d", len(d.workers)+1)
-	urls, slackAddr, links := maps.Clone(d.urls), d.slackAddr, map[string]*link{}
+	urls, slackAddr, links := maps.Clone(d.urls), d.slackProxy.Addr, map[string]*link{}
 	if linked {
-		for server, addr := range map[string]string{"nats": d.nats.Addr(), "redis": d.redis.Addr, "slack": d.slackAddr} {
+		for server, addr := range map[string]string{"nats": d.nats.Addr(), "redis": d.redis.Addr, "slack": d.slackProxy.Addr} {
 			links[server] = connect(d.T, name+"-"+server, addr)
 		}
 		urls["NATS_URL"], urls["REDIS_URL"] = "nats://"+links["nats"].addr, "redis://"+links["redis"].addr+"/0"
@@ -172,10 +172,11 @@ func (d *deployment) addWorker(p *kit.Program, linked bool) *worker {
 	settings := map[string]string{
 		"NATS_URL": urls["NATS_URL"], "NATS_STREAM": streamName, "NATS_CONSUMER": consumerName,
 		"REDIS_URL": urls["REDIS_URL"], "REDIS_NAMESPACE": namespace,
-		"SLACK_API_URL": "http://" + slackAddr + "/api/", "SLACK_CHANNEL": channel, "SLACK_ROUTES": routes, "SLACK_TIMEOUT": "1s",
+		"SLACK_API_URL": d.slackProxy.APIURL(slackAddr), "SLACK_CHANNEL": channel, "SLACK_ROUTES": routes, "SLACK_TIMEOUT": "1s",
 		"LIMIT_GLOBAL": d.limits.global, "LIMIT_CATEGORY": d.limits.category, "LIMIT_OVERRIDES": d.limits.overridesText(),
 		"BATCH_SIZE": "16", "SEND_CONCURRENCY": "4", "SHUTDOWN_TIMEOUT": "4s", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
+	maps.Copy(settings, d.slackProxy.Trust)
 	k := &worker{t: d.T, name: name, folder: d.kept, program: p.Build(d.T, folder), settings: settings, links: links, paced: &d.paced}
 	d.workers = append(d.workers, k)
 	return k

@@ -55,8 +55,9 @@ func newDeployment(t *testing.T, more settings) *deployment {
 	d.js = kit.JetStream(t, d.nats.URL())
 	d.settings = map[string]string{
 		"NATS_URL": d.nats.URL(), "REDIS_URL": server.URL(), "ADMIN_ADDR": "127.0.0.1:0",
-		"SLACK_API_URL": "http://" + d.slackProxy.Addr + "/api/", "SLACK_BOT_TOKEN": "xoxb-isolation",
+		"SLACK_API_URL": d.slackProxy.APIURL(d.slackProxy.Addr), "SLACK_BOT_TOKEN": "xoxb-isolation",
 	}
+	maps.Copy(d.settings, d.slackProxy.Trust)
 	maps.Copy(d.settings, more)
 	return d
 }

@@ -3,7 +3,6 @@ package kit
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"notifier/internal/devstack/https"
 )
 
 // PosterHeader tells the fake Slack behind a SlackProxy which token a request had, because the fake keeps
@@ -26,10 +27,14 @@ type SlackPost struct {
 	Status  int // of the response; zero if there was no response
 }
 
-// SlackProxy stands before the fake Slack. It records every post, also refused ones, forwards cut connections
-// as such, and can withhold the responses to one channel.
+// SlackProxy stands before the fake Slack, and speaks HTTPS with HTTP/2 and HTTP/1.1 as Slack does. It records
+// every post, also refused ones, forwards cut connections as such, and can withhold the responses to one
+// channel.
 type SlackProxy struct {
-	Addr string
+	Addr  string
+	Trust map[string]string // the settings by which a worker trusts it
+
+	scheme string
 
 	mu      sync.Mutex
 	posts   []SlackPost
@@ -48,10 +53,18 @@ func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
 		Transport:    transport,
 	}
-	p := &SlackProxy{}
-	p.Addr = Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, proxy) }))
+	p := &SlackProxy{scheme: "http://"}
+	secure, trust := SlackTLS(t)
+	if p.Trust = trust; secure != nil {
+		p.scheme = "https://"
+	}
+	p.Addr = ServeTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, proxy) }), secure)
 	return p
 }
+
+// APIURL returns SLACK_API_URL for a worker that reaches the proxy at an address: its own, or that of a link
+// to it.
+func (p *SlackProxy) APIURL(addr string) string { return p.scheme + addr + "/api/" }
 
 func (p *SlackProxy) serve(w http.ResponseWriter, r *http.Request, slack http.Handler) {
 	body, _ := io.ReadAll(r.Body) // the fake rejects an incomplete body
@@ -90,16 +103,13 @@ func (w *statusWriter) WriteHeader(status int) {
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// reset ends a connection as the fake Slack has ended its own.
+// reset ends a connection, or with HTTP/2 a stream, as the fake Slack has ended its own.
 func reset(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
+	if err != nil { // HTTP/2
 		panic(http.ErrAbortHandler)
 	}
-	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = connection.Close()
+	https.Reset(connection)
 }
 
 func (p *SlackProxy) note(post SlackPost) {

@@ -2,11 +2,13 @@ package messages
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/devstack/https"
 	"notifier/internal/wait"
 	"notifier/test/kit"
 	"notifier/test/redistest"
@@ -30,6 +33,7 @@ type deployment struct {
 	*testing.T
 	js        jetstream.JetStream
 	slackAddr string
+	slackTLS  *https.Server
 	slacks    []*devstack.Slack // one after the other at slackAddr; the last one is in use
 	settings  map[string]string
 	workers   []*kit.Worker // that run
@@ -53,6 +57,8 @@ func newDeployment(t *testing.T, global, category string) *deployment {
 		T: t, js: kit.JetStream(t, server.URL()), slackAddr: kit.FreeAddr(t), logs: t.TempDir(),
 		events: map[string]event{},
 	}
+	var trust map[string]string
+	d.slackTLS, trust = kit.SlackTLS(t)
 	d.createConsumer()
 	d.startSlack()
 	d.settings = map[string]string{
@@ -63,6 +69,7 @@ func newDeployment(t *testing.T, global, category string) *deployment {
 		"LIMIT_GLOBAL": global, "LIMIT_CATEGORY": category,
 		"BATCH_SIZE": "16", "ADMIN_ADDR": "127.0.0.1:0", "GOMAXPROCS": "1",
 	}
+	maps.Copy(d.settings, trust)
 	for range 3 {
 		d.startWorker()
 	}
@@ -152,11 +159,11 @@ func (d *deployment) slack() *devstack.Slack { return d.slacks[len(d.slacks)-1] 
 func (d *deployment) startSlack() {
 	d.Helper()
 	kit.Check(d.T, devstack.Released(d.slackAddr))
-	slack, err := devstack.StartSlack(d.slackAddr)
+	slack, err := devstack.StartSlackTLS(d.slackAddr, d.slackTLS)
 	kit.Check(d.T, err)
 	d.Cleanup(func() { _ = slack.Close() })
-	if want := "http://" + d.slackAddr; slack.URL() != want {
-		d.Fatalf("the fake Slack is at %s, expected %s", slack.URL(), want)
+	if !strings.HasSuffix(slack.URL(), "://"+d.slackAddr) {
+		d.Fatalf("the fake Slack is at %s, expected %s", slack.URL(), d.slackAddr)
 	}
 	d.slacks = append(d.slacks, slack)
 }
