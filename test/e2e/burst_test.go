@@ -160,7 +160,9 @@ func testKill(t *testing.T, e *engine) {
 }
 
 // fakeSlack are settings for the service of slackFile.
-var fakeSlack = []string{"SLACK_API_URL=http://fake-slack:8090/api/", "SLACK_BOT_TOKEN=xoxb-e2e", "SLACK_CHANNEL=#e2e"}
+var fakeSlack = []string{
+	"SLACK_API_URL=https://fake-slack:8090/api/", "SSL_CERT_FILE=/slack.pem", "SLACK_BOT_TOKEN=xoxb-e2e", "SLACK_CHANNEL=#e2e",
+}
 
 // unpaced adds the setting for bursts that must not take minutes, and notes it in the test's log.
 func unpaced(t *testing.T, settings ...string) []string {

@@ -15,6 +15,7 @@ import (
 // service is the part of "docker compose config" that the tests read.
 type service struct {
 	Image       string
+	Command     []string
 	Environment map[string]string
 	Healthcheck struct{ Test []string }
 	ReadOnly    bool     `json:"read_only"`

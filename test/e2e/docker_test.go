@@ -13,16 +13,20 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"notifier/internal/devstack/https"
 	"notifier/test/kit"
 )
 
@@ -63,6 +67,7 @@ type engine struct {
 	environment []string
 	production  string // image names
 	demo        string
+	client      *http.Client // trusts the fake Slack of slackFile
 }
 
 // TestCompose builds the images once and runs everything that needs them.
@@ -84,6 +89,15 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	e.environment = append(e.environment, "NOTIFIER_IMAGE="+e.production, "NOTIFIER_DEMO_IMAGE="+e.demo, "NOTIFIER_VERSION="+releaseVersion)
+	certificate, err := https.SelfSigned("fake-slack", "127.0.0.1")
+	kit.Check(t, err)
+	file := filepath.Join(t.TempDir(), "slack.pem")
+	kit.Check(t, certificate.Save(file))
+	kit.Check(t, os.Chmod(file, 0o644)) // for the users of the containers
+	kit.Check(t, os.Chmod(filepath.Dir(file), 0o755))
+	e.environment = append(e.environment, "FAKE_SLACK_CERTIFICATE="+file)
+	e.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: certificate.Pool()}}}
+	t.Cleanup(e.client.CloseIdleConnections)
 	for _, port := range publishedPorts {
 		e.environment = append(e.environment, port+"=0") // the engine picks a free one
 	}

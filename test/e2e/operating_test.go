@@ -119,7 +119,7 @@ func newClone(t *testing.T, e *engine) *clone {
 		"docker-compose.yml":          repository(t, "docker-compose.yml"),
 		".env.example":                repository(t, ".env.example"),
 		"Dockerfile.e2e":              "FROM " + e.production + " AS production\n",
-		"docker-compose.override.yml": repository(t, slackFile) + "  notifier: {build: {dockerfile: Dockerfile.e2e}}\n",
+		"docker-compose.override.yml": repository(t, slackFile) + "    build: {dockerfile: Dockerfile.e2e}\n", // of notifier
 	} {
 		kit.Check(t, os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600))
 	}

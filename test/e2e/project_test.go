@@ -218,7 +218,11 @@ type slack struct {
 
 func (p *project) slack(t *testing.T) slack {
 	t.Helper()
-	s := slack{p, "http://" + p.address(t, "fake-slack", "8090")}
+	scheme := "http://" // the demo's, for browsers
+	if slices.Contains(p.config(t)["fake-slack"].Command, "-https") {
+		scheme = "https://"
+	}
+	s := slack{p, scheme + p.address(t, "fake-slack", "8090")}
 	p.until(t, "the fake Slack answers", func() (bool, string) {
 		_, err := s.ask(http.MethodGet, "/healthz", "")
 		return err == nil, fmt.Sprint(err)
@@ -231,7 +235,7 @@ func (s slack) ask(method, path, body string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
