@@ -47,7 +47,7 @@ Example:
    notifier-dev demo`,
 		Flags: httpsFlags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			secure, err := slackTLS(cmd)
+			secure, err := slackTLS(cmd, ephemeralAddr)
 			if err != nil {
 				return err
 			}

@@ -45,7 +45,7 @@ Examples:
 // runDev runs until ctx ends.
 func runDev(ctx context.Context, cmd *cli.Command) (err error) {
 	out, errOut := cmd.Root().Writer, cmd.Root().ErrWriter
-	secure, err := slackTLS(cmd)
+	secure, err := slackTLS(cmd, devSlackAddr)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func runFakeSlack(ctx context.Context, cmd *cli.Command) (err error) {
 			Text: fmt.Sprintf("-slack-only %q, expected host:port such as 0.0.0.0:8090", addr),
 		}
 	}
-	secure, err := slackTLS(cmd)
+	secure, err := slackTLS(cmd, addr)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	cmdline "notifier/internal/cli"
+	"notifier/internal/devstack/https"
 	"notifier/test/kit"
 )
 
@@ -20,13 +21,14 @@ func TestFakeSlackSpeaksHTTPS(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "slack.pem") // the second run finds it
 	for name, test := range map[string]struct {
+		addr  string
 		flags []string
 		major int
 	}{
-		"HTTP/2":   {nil, 2},
-		"HTTP/1.1": {[]string{"-no-http2"}, 1},
+		"HTTP/2":   {"127.0.0.1:0", nil, 2},
+		"HTTP/1.1": {"0.0.0.0:0", []string{"-no-http2"}, 1},
 	} {
-		p := start(t, append([]string{"dev", "-slack-only", "127.0.0.1:0", "-https", file}, test.flags...)...)
+		p := start(t, append([]string{"dev", "-slack-only", test.addr, "-https", file}, test.flags...)...)
 		line := printed(t, p, "fake Slack:")
 		url := regexp.MustCompile(`SLACK_WEBHOOK_URL=(https://[^, ]+), SSL_CERT_FILE=` + regexp.QuoteMeta(file) + `$`).FindStringSubmatch(line)
 		if url == nil {
@@ -71,16 +73,21 @@ func TestHTTPSRefusesBadFlags(t *testing.T) {
 	t.Parallel()
 	settings := filepath.Join(t.TempDir(), ".env")
 	kit.Check(t, os.WriteFile(settings, []byte("SLACK_CHANNEL=#alerts"), 0o600))
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere.pem")
+	certificate, err := https.SelfSigned("slack.example")
+	kit.Check(t, err)
+	kit.Check(t, certificate.Save(elsewhere))
 	for _, test := range []struct {
 		flags []string
 		code  int
 		text  string
 	}{
+		{[]string{"-https", elsewhere}, cmdline.ExitFailed, "the certificate is not valid for 127.0.0.1; remove the file to have one made"},
 		{[]string{"-no-http2"}, cmdline.ExitUsage, "-no-http2 without -https, expected both"},
 		{[]string{"-https", ""}, cmdline.ExitUsage, "-https is empty, expected a file"},
-		{[]string{"-https", settings}, cmdline.ExitFailed, "expected a certificate and its key in PEM, or no file"},
+		{[]string{"-https", settings}, cmdline.ExitFailed, "expected a certificate and its key in PEM; remove the file to have one made"},
 		{[]string{"-https", "/missing/slack.pem"}, cmdline.ExitFailed, "-https: open /missing/slack.pem"},
-		{[]string{"-https", t.TempDir()}, cmdline.ExitFailed, "expected a certificate and its key in PEM, or no file"},
+		{[]string{"-https", t.TempDir()}, cmdline.ExitFailed, "expected a certificate and its key in PEM"},
 	} {
 		p := start(t, append([]string{"demo"}, test.flags...)...)
 		p.ends(t, test.code)

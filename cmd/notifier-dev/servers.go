@@ -69,8 +69,7 @@ func (s devServers) trust(worker *settings.Settings) {
 	}
 }
 
-// settings returns the texts with which a worker uses these servers, which have no users, and no TLS but for
-// Slack's.
+// settings returns a worker's settings for these servers. None has users, and only Slack may have TLS.
 func (s devServers) settings() map[string]string {
 	return map[string]string{
 		"NATS_URL": s.nats.URL(), "NATS_CREDS_FILE": "", "NATS_NKEY_FILE": "",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +96,25 @@ func TestImportsRunDown(t *testing.T) {
 				t.Errorf("%s imports %s, which is not below it", name, imported)
 			}
 		}
+	}
+}
+
+// TestDefaultTransportIsNotUsed: package http1 says why.
+func TestDefaultTransportIsNotUsed(t *testing.T) {
+	t.Parallel()
+	forbidden := regexp.MustCompile(`http\.(DefaultTransport|DefaultClient|Get\(|Head\(|Post\(|PostForm\()`)
+	for _, folder := range []string{"../../cmd", "../../internal"} {
+		kit.Check(t, filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			for line := range strings.Lines(read(t, strings.TrimPrefix(path, "../../"))) {
+				if code, _, _ := strings.Cut(line, "//"); forbidden.MatchString(code) {
+					t.Errorf("%s: %s; use http1.NewTransport, or a transport without TLS", path, strings.TrimSpace(line))
+				}
+			}
+			return nil
+		}))
 	}
 }
 

@@ -137,7 +137,7 @@ type reply struct {
 func (s *Slack) respond(w http.ResponseWriter, r *http.Request, req Request, code string, write func(reply)) {
 	response := s.countAndAskHook(req)
 	if response.Delay > 0 && !s.pause(r, response.Delay) {
-		cut(w)
+		https.Cut(w)
 		return
 	}
 	message, usual := req.Message, !response.setsReply() && !response.Hang && !response.Reset
@@ -158,7 +158,7 @@ func (s *Slack) respond(w http.ResponseWriter, r *http.Request, req Request, cod
 		s.pause(r, 0)
 	}
 	if response.Hang || response.Reset {
-		cut(w)
+		https.Cut(w)
 		return
 	}
 	for name, value := range response.Header {
@@ -210,13 +210,4 @@ func (s *Slack) pause(r *http.Request, d time.Duration) bool {
 	case <-s.closed:
 	}
 	return false
-}
-
-// cut resets the TCP connection, or with HTTP/2 the stream.
-func cut(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil { // HTTP/2
-		panic(http.ErrAbortHandler)
-	}
-	https.Reset(conn)
 }

@@ -2,11 +2,11 @@
 //
 // An HTTP/1.1 connection carries one request at a time. If it breaks, the result of one request is unknown, and
 // a request without a response closes it. An HTTP/2 connection carries all requests: if it breaks, the results of
-// all of them are unknown, and if a firewall drops it silently, each further request is lost to it until TCP gives
-// up, which takes a quarter of an hour.
+// all of them are unknown. If a firewall drops it silently, each further request is lost to it until TCP gives up, a
+// quarter of an hour later, unless pings find that out.
 //
-// A clone of http.DefaultTransport does not do. It offers HTTP/2 in its TLS handshakes, whatever its Protocols say,
-// and then takes the frames that a server of HTTP/2 sends for a malformed response.
+// Do not clone http.DefaultTransport instead: the clone's TLSClientConfig still offers h2, even if Protocols allow
+// only HTTP/1.1, and net/http then fails with "malformed HTTP response".
 package http1
 
 import (
@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Times of a connection. They bound those whose requests are bounded by nothing else.
 const (
+	// net/http continues to dial after the request has timed out. This ends such attempts.
 	connectTimeout = 30 * time.Second
 	// A connection that the other side closes at the moment of its use loses a request, so idle ones are closed
 	// before a load balancer would close them.
@@ -26,7 +26,7 @@ const (
 )
 
 // NewTransport returns a transport that uses the proxies of HTTPS_PROXY and HTTP_PROXY. It trusts roots, or the
-// system's if roots is nil, and shows servers the certificates.
+// system's if roots is nil, and presents the certificates to servers that request one.
 func NewTransport(roots *x509.CertPool, certificates ...tls.Certificate) *http.Transport {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

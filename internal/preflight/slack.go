@@ -104,12 +104,15 @@ func (c *slackCheck) checkChannels(ctx context.Context) (rows []Row) {
 	return rows
 }
 
-// historyCode returns "ok" if the bot may read the channel, else the last word of the error, which is Slack's
-// code if Slack refuses the request.
+// historyCode returns "ok" if the bot may read the channel, Slack's code or another word if the history is
+// unavailable, and "" after any other failure.
 func (c *slackCheck) historyCode(ctx context.Context, channel string) string {
 	_, _, err := c.poster.Find(ctx, event.Event{ID: "check", Channel: channel, Published: time.Now()})
 	if err == nil {
 		return "ok"
+	}
+	if !errors.Is(err, slackout.ErrHistoryUnavailable) { // its text may end in somebody else's words
+		return ""
 	}
 	text := err.Error()
 	return text[strings.LastIndexByte(text, ' ')+1:]
@@ -136,7 +139,7 @@ func slackAdvice(err error) string {
 	case "invalid_response":
 		return "this is not Slack: a proxy's page, or another server"
 	case "tls_error":
-		return "a proxy may have its own certificate, or the image no root certificates"
+		return "if a proxy has a certificate of its own, name its authority's file in SSL_CERT_FILE"
 	case "dns_error", "timeout", "connection_refused":
 		return "check the network, and HTTPS_PROXY"
 	}

@@ -31,8 +31,8 @@ var (
 // Connect connects to the servers of a URL. With TLS it also reaches servers that expect TLS first.
 func (n NATS) Connect(url string, options ...nats.Option) (*nats.Conn, error) {
 	if !n.usesTLS(url) {
-		if isWebSocket(schemes(url)[0]) {
-			options = append(slices.Clone(options), nats.SetCustomDialer(boundedDialer{}))
+		if slices.ContainsFunc(schemes(url), isWebSocket) {
+			options = append(slices.Clone(options), nats.SetCustomDialer(boundedDialer{timeoutOf(options)}))
 		}
 		connection, err := nats.Connect(url, options...)
 		return connection, ExplainNATS(err)
@@ -43,7 +43,7 @@ func (n NATS) Connect(url string, options ...nats.Option) (*nats.Conn, error) {
 	var reason error
 	expected, late := false, false
 	for attempt := 1; ; attempt++ {
-		greeting := &greeting{dialer: net.Dialer{Timeout: NATSTimeout}, expected: expected}
+		greeting := &greeting{dialer: net.Dialer{Timeout: timeoutOf(options)}, expected: expected}
 		greeting.late.Store(late)
 		with := append(slices.Clone(options), nats.SetCustomDialer(greeting))
 		if expected {
@@ -80,8 +80,7 @@ func (n NATS) usesTLS(url string) bool {
 	return n.hasTLS() || slices.Contains(schemes, "tls")
 }
 
-// schemes returns the scheme of each server in a URL, in lower case, as checkServers accepts it. They are all
-// WebSockets or none is.
+// schemes returns each server's scheme in lower case. checkServers rejects lists that mix WebSockets with others.
 func schemes(url string) []string {
 	var schemes []string
 	for server := range strings.SplitSeq(url, ",") {
@@ -93,17 +92,30 @@ func schemes(url string) []string {
 
 func isWebSocket(scheme string) bool { return scheme == "ws" || scheme == "wss" }
 
-// boundedDialer is for WebSockets. nats.go bounds their handshake by HTTP, but not the one of TLS before it, in
-// which a silent server would stop the client for good. It removes the deadline when the connection is made.
-type boundedDialer struct{}
+// timeoutOf returns the timeout that the options set for connecting to a server.
+func timeoutOf(options []nats.Option) time.Duration {
+	all := nats.GetDefaultOptions()
+	for _, option := range options {
+		_ = option(&all) // nats.Connect reports the error
+	}
+	return all.Timeout
+}
+
+// boundedDialer sets a deadline on WebSocket connections: nats.go bounds the HTTP upgrade, but not the TLS handshake
+// before it, so a silent server would block the client forever. nats.go clears the deadline once it is connected.
+type boundedDialer struct{ timeout time.Duration }
 
 // Dial connects.
-func (boundedDialer) Dial(network, address string) (net.Conn, error) {
-	connection, err := net.DialTimeout(network, address, NATSTimeout)
+func (b boundedDialer) Dial(network, address string) (net.Conn, error) {
+	connection, err := net.DialTimeout(network, address, b.timeout)
 	if err != nil {
 		return nil, err
 	}
-	return connection, connection.SetDeadline(time.Now().Add(NATSTimeout))
+	if err := connection.SetDeadline(time.Now().Add(b.timeout)); err != nil {
+		_ = connection.Close()
+		return nil, err
+	}
+	return connection, nil
 }
 
 // ExplainNATS adds advice to the error of a failed connection if nats.go's own text does not help.

@@ -146,7 +146,7 @@ type slackSettings struct {
 	Routes      pattern.Table[string] `envconfig:"SLACK_ROUTES" group:"slack"`
 	AllowMarkup bool                  `envconfig:"SLACK_MARKUP" default:"escape" enum:"escape,allow" group:"slack" hash:"true"`
 	Timeout     time.Duration         `envconfig:"SLACK_TIMEOUT" default:"10s" range:"100ms..5m" group:"slack"`
-	RootCAs     *x509.CertPool
+	RootCAs     *x509.CertPool        // not a setting: see slackout.Config
 }
 
 // variablesIn lists the settings of a struct, which is passed by pointer, in the order of its fields.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"notifier/internal/http1"
 )
 
 // Bounds of Slack's Retry-After. A header above the maximum is assumed to be the mistake of a proxy.
@@ -306,41 +308,20 @@ func classifyNoResponse(x *exchange) *Error {
 	case x.sent.Load():
 		failure.Class = Ambiguous
 	case x.noTLS.Load() && failure.Code != "timeout" && failure.Code != "canceled":
-		failure.Code, failure.Explanation = "tls_error", innermost(x.err)
+		failure.Code, failure.Explanation = "tls_error", http1.Cause(x.err)
 	}
 	return failure
 }
 
-// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, the
-// Explanation is the text of the innermost error.
+// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, the Explanation names
+// it.
 func networkError(class Class, err error) *Error {
 	failure := &Error{Class: class, Code: networkCode(err)}
 	switch failure.Code {
 	case "network_error", "dns_error":
-		failure.Explanation = innermost(err)
+		failure.Explanation = http1.Cause(err)
 	}
 	return failure
-}
-
-// innermost returns the text of the error that the others wrap. Those around it hold the URL, which can be a
-// secret, and addresses. The text can quote what a server has sent.
-func innermost(err error) string {
-	for {
-		var inner error
-		switch outer := err.(type) {
-		case *net.DNSError: // wraps an error that does not name the host
-		case interface{ Unwrap() error }:
-			inner = outer.Unwrap()
-		case interface{ Unwrap() []error }:
-			if all := outer.Unwrap(); len(all) > 0 {
-				inner = all[0]
-			}
-		}
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
 }
 
 // networkCode names the failure below HTTP.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -33,8 +32,7 @@ type Config struct {
 
 	Timeout time.Duration // for one request, from connecting to the end of the response; above 0
 
-	// RootCAs are the authorities that Slack's certificate needs. If nil, the system's count. No setting has
-	// them: it is for a fake Slack in the same process.
+	// RootCAs replaces the system's roots if it is not nil. No setting sets it; dev, demo and tests do.
 	RootCAs *x509.CertPool
 }
 
@@ -108,8 +106,7 @@ const (
 	readOfReply    = 2 << 10 // bytes of Slack's text that are looked at
 )
 
-// explain turns a text of Slack, of a proxy that poses as Slack, or of an error that quotes either, into an
-// Error.Explanation.
+// explain turns the text in a response of Slack, or of a proxy that poses as Slack, into an Error.Explanation.
 func (c Config) explain(text string) string {
 	redacted := redact.Text
 	if len(text) > readOfReply {
@@ -123,7 +120,7 @@ func (c Config) explain(text string) string {
 	return term.Cut(text, maxExplanation) // cut last: half of a secret would not be recognized
 }
 
-// secrets returns the credentials of the Config in the forms in which a response or an error may quote them.
+// secrets returns the credentials of the Config in the forms in which a response may quote them.
 func (c Config) secrets() []string {
 	secrets := []string{c.Token, c.WebhookURL}
 	for _, raw := range []string{c.WebhookURL, c.APIURL} {
@@ -139,10 +136,5 @@ func (c Config) secrets() []string {
 			secrets = append(secrets, path, path[strings.LastIndexByte(path, '/')+1:])
 		}
 	}
-	var forms []string
-	for _, secret := range secrets {
-		quoted := strconv.Quote(secret)
-		forms = append(forms, secret, quoted[1:len(quoted)-1], url.PathEscape(secret), url.QueryEscape(secret))
-	}
-	return slices.DeleteFunc(forms, func(s string) bool { return len(s) < 4 })
+	return slices.DeleteFunc(secrets, func(s string) bool { return len(s) < 4 })
 }

@@ -32,7 +32,7 @@ type exchange struct {
 	status int         // 0: no response arrived
 	header http.Header
 	body   []byte
-	err    error // why there is no response or only a part; it can hold the webhook's URL: see innermost
+	err    error // why there is no response or only a part; it can hold the webhook's URL: see http1.Cause
 }
 
 type exchangeKey struct{}

@@ -87,7 +87,7 @@ func TestEveryRequestByHTTPS(t *testing.T) {
 	}
 }
 
-// TestCauseIsNamed: an error whose code leaves the cause open has the text of the innermost error.
+// TestCauseIsNamed: an error whose code leaves the cause open names it.
 func TestCauseIsNamed(t *testing.T) {
 	// Frames of HTTP/2 instead of an HTTP/1.1 response.
 	frames := kit.ServeTLS(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -106,7 +106,7 @@ func TestCauseIsNamed(t *testing.T) {
 		dial                   error
 	}{
 		"HTTP/2 frames": {
-			"https://" + frames, "network_error", `malformed HTTP response "\x00\x00\x1e\x04\x00\x00\x00\x00\x00"`,
+			"https://" + frames, "network_error", "malformed HTTP response: a frame of HTTP/2",
 			Ambiguous, trusted(), nil,
 		},
 		"unknown authority": {

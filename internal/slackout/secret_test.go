@@ -1,9 +1,11 @@
 package slackout
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -14,19 +16,27 @@ import (
 	"notifier/test/kit"
 )
 
-// Nothing that can be printed holds the token or the webhook's URL, whatever goes wrong and with whatever
-// verb.
+// Nothing that can be printed holds the token, the webhook's URL or the event's text, whatever goes wrong and
+// with whatever verb.
 func TestNoSecretIsPrinted(t *testing.T) {
 	const secret = "SeCrEt"
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Check(t, err)
 	_ = dead.Close()
 	s := startSlack(t)
-	// Errors quote the beginning of such a reply.
+	// net/http quotes the beginning of such a reply in its error.
 	noHTTP := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		kit.Check(t, err)
 		_, _ = fmt.Fprintf(conn, "220 mail.example.com ESMTP %s%s xoxb-%s\r\n\r\n", r.Host, r.URL.Path, secret)
+		_ = conn.Close()
+	}))
+	// As a header that is malformed: the request's headers, among them the password's, and its body.
+	echoing := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		conn, _, err := http.NewResponseController(w).Hijack()
+		kit.Check(t, err)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s %q %s\r\n\r\n", r.Header.Get("Authorization"), body, secret)
 		_ = conn.Close()
 	}))
 	noTLS := kit.Serve(t, http.NotFoundHandler())
@@ -52,6 +62,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	}
 	for _, base := range []string{
 		s.URL(), "http://" + dead.Addr().String(), "http://" + s.URL()[len("https://"):], "https://" + noTLS, "http://" + noHTTP,
+		"http://" + echoing,
 	} {
 		for _, b := range []devstack.Response{
 			{Status: 302, Header: location("http://user:" + secret + "@" + secret + "/" + secret)},
@@ -72,10 +83,14 @@ func TestNoSecretIsPrinted(t *testing.T) {
 			}
 		}
 	}
+	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + secret))
 	for _, value := range printed {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-			if text := fmt.Sprintf(verb, value); strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) {
-				t.Fatalf("%s of %T shows the secret: %s", verb, value, text)
+			text := fmt.Sprintf(verb, value)
+			for _, form := range []string{secret, fmt.Sprintf("%x", secret), encoded, hello().Text} {
+				if strings.Contains(text, form) {
+					t.Fatalf("%s of %T shows the secret or the text: %s", verb, value, text)
+				}
 			}
 		}
 		if text, _ := json.Marshal(value); strings.Contains(string(text), secret) {

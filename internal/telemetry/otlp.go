@@ -64,12 +64,12 @@ func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClie
 	default:
 		wrong = append(wrong, fmt.Errorf("%s: is no compression that notifier knows, expected gzip or none", name))
 	}
-	trust, err := otlpTLS(variable)
+	roots, certificates, err := otlpTLS(variable)
 	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, err
 	}
 	c.http = &http.Client{
-		Transport: http1.NewTransport(trust.RootCAs, trust.Certificates...),
+		Transport: http1.NewTransport(roots, certificates...),
 		// A redirect would take the headers, which authenticate, to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -109,28 +109,29 @@ func (c *otlpClient) setHeaders(name, list string) error {
 	return nil
 }
 
-// otlpTLS reads the files that the variables name. Without any, the system's roots count.
-func otlpTLS(variable func(suffix string) (name, value string)) (*tls.Config, error) {
-	trust := &tls.Config{}
+// otlpTLS reads the files that the variables name. Nil roots are the system's.
+func otlpTLS(
+	variable func(suffix string) (name, value string),
+) (roots *x509.CertPool, certificates []tls.Certificate, err error) {
 	if name, file := variable("CERTIFICATE"); file != "" {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
-		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("%s: %s has no certificate in PEM, expected one", name, file)
+		roots = x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(content) {
+			return nil, nil, fmt.Errorf("%s: %s has no certificate in PEM, expected one", name, file)
 		}
 	}
 	name, certificate := variable("CLIENT_CERTIFICATE")
 	if _, key := variable("CLIENT_KEY"); certificate != "" || key != "" {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w; expected a certificate and its key in PEM", name, err)
+			return nil, nil, fmt.Errorf("%s: %w; expected a certificate and its key in PEM", name, err)
 		}
-		trust.Certificates = []tls.Certificate{pair}
+		certificates = []tls.Certificate{pair}
 	}
-	return trust, nil
+	return roots, certificates, nil
 }
 
 // Start implements otlptrace.Client.
@@ -185,11 +186,7 @@ func (c *otlpClient) upload(ctx context.Context, body []byte) error {
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		var wrapped *url.Error // it shows the URL
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return otlpError(redact.Host(c.endpoint) + ": " + err.Error())
+		return otlpError(redact.Host(c.endpoint) + ": " + http1.Cause(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again

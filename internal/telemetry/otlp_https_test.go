@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -56,6 +57,27 @@ func TestSpansAreUploadedByHTTPS(t *testing.T) {
 				t.Errorf("the collector has %d uploads, expected 2", got)
 			}
 		})
+	}
+}
+
+// TestResponseIsNotQuoted: a collector may echo the headers, which authenticate.
+func TestResponseIsNotQuoted(t *testing.T) {
+	for _, response := range []string{"SeCrEt", "HTTP/1.1 SeCrEt", "HTTP/1.1 200 OK\r\nSeCrEt", "HTTP/1.1 200 OK\r\nContent-Length: SeCrEt"} {
+		addr := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			connection, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(connection, response+"\r\n\r\n")
+			_ = connection.Close()
+		}))
+		client, err := newOTLPClient(variables(map[string]string{"ENDPOINT": "http://" + addr, "TIMEOUT": "300"}))
+		kit.Check(t, err)
+		if err := client.UploadTraces(t.Context(), oneSpan()); err == nil || strings.Contains(err.Error(), "SeCrEt") {
+			t.Errorf("%q: the error %v, expected one without the response", response, err)
+		}
+		_ = client.Stop(t.Context())
 	}
 }
 

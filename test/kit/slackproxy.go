@@ -50,7 +50,7 @@ func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
 	t.Cleanup(transport.CloseIdleConnections)
 	proxy := &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { reset(w) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { https.Cut(w) },
 		Transport:    transport,
 	}
 	p := &SlackProxy{scheme: "http://"}
@@ -62,8 +62,7 @@ func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
 	return p
 }
 
-// APIURL returns SLACK_API_URL for a worker that reaches the proxy at an address: its own, or that of a link
-// to it.
+// APIURL returns SLACK_API_URL for a worker that reaches the proxy at addr: the proxy's own address, or a link's.
 func (p *SlackProxy) APIURL(addr string) string { return p.scheme + addr + "/api/" }
 
 func (p *SlackProxy) serve(w http.ResponseWriter, r *http.Request, slack http.Handler) {
@@ -102,15 +101,6 @@ func (w *statusWriter) WriteHeader(status int) {
 }
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// reset ends a connection, or with HTTP/2 a stream, as the fake Slack has ended its own.
-func reset(w http.ResponseWriter) {
-	connection, _, err := http.NewResponseController(w).Hijack()
-	if err != nil { // HTTP/2
-		panic(http.ErrAbortHandler)
-	}
-	https.Reset(connection)
-}
 
 func (p *SlackProxy) note(post SlackPost) {
 	p.mu.Lock()

@@ -2,8 +2,8 @@
 // between which a client chooses by ALPN. Real servers of HTTPS do so, and a client that handles plain HTTP may
 // still fail with them.
 //
-// The package also makes their certificates. Nobody trusts these by default: a client needs the certificate
-// as a root (Certificate.Pool), a process of notifier in the file that SSL_CERT_FILE names.
+// The package also makes their certificates, which no client trusts by default. A client in the same process takes
+// Certificate.Pool as its roots. Another process of notifier reads the certificate from the file in SSL_CERT_FILE.
 package https
 
 import (
@@ -16,14 +16,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 )
 
-// lifetime is how long a certificate is valid.
+// lifetime bounds the validity of a certificate.
 const lifetime = 30 * 24 * time.Hour
 
 // Server says how a server speaks HTTPS.
@@ -41,8 +43,13 @@ func (s Server) Configure(server *http.Server) {
 	server.Protocols.SetHTTP2(!s.HTTP1Only)
 }
 
-// Reset ends a hijacked connection as a cut network does: the client reads a reset, and no end of TLS.
-func Reset(connection net.Conn) {
+// Cut ends the connection of a request as a network failure does: by a reset, without TLS's close_notify. With HTTP/2
+// it resets the stream.
+func Cut(w http.ResponseWriter) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil { // HTTP/2
+		panic(http.ErrAbortHandler)
+	}
 	if secure, ok := connection.(*tls.Conn); ok {
 		connection = secure.NetConn()
 	}
@@ -73,7 +80,7 @@ func (c *Certificate) Issue(names ...string) (*Certificate, error) {
 func template(names []string) *x509.Certificate {
 	template := &x509.Certificate{
 		BasicConstraintsValid: true,
-		NotBefore:             time.Now().Add(-time.Hour), // for clients whose clock is behind
+		NotBefore:             time.Now().Add(-time.Hour), // for clients with a slow clock
 		NotAfter:              time.Now().Add(lifetime),
 	}
 	if len(names) > 0 {
@@ -117,28 +124,38 @@ func sign(template *x509.Certificate, by *Certificate) (*Certificate, error) {
 // Load reads a certificate and its key from one file, as Save writes them.
 func Load(path string) (*Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(path, path)
-	if err != nil {
-		return nil, fmt.Errorf("%w; expected a certificate and its key in PEM, or no file", err)
-	}
-	if time.Now().After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("the certificate in %s has expired; remove the file", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w; expected a certificate and its key in PEM; remove the file to have one made", path, err)
+	case time.Now().After(pair.Leaf.NotAfter):
+		return nil, fmt.Errorf("%s: the certificate has expired; remove the file to have one made", path)
 	}
 	return &Certificate{pair}, nil
 }
 
-// Save writes the certificate and its key to a new file, which only its owner can read.
+// Save writes the certificate and its key to a new file, which only its owner can read. If the file exists, the error
+// is fs.ErrExist.
 func (c *Certificate) Save(path string) error {
 	key, err := c.KeyPEM()
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
+	defer func() { _ = os.Remove(file.Name()) }()
 	_, err = file.Write(append(c.PEM(), key...))
-	return errors.Join(err, file.Close())
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Link(file.Name(), path) // whole or not at all, for another process that does the same
 }
+
+// IsFor reports whether the certificate is valid for a host name or an IP address.
+func (c *Certificate) IsFor(host string) bool { return c.pair.Leaf.VerifyHostname(host) == nil }
 
 // Pool trusts the certificate, and those that it has signed.
 func (c *Certificate) Pool() *x509.CertPool {
