@@ -36,6 +36,9 @@ func TestSlack(t *testing.T) {
 		"by name":       {nil, channel("#alerts"), "slack/channels", Skip, "#alerts: unknown before the first post"},
 		"no channel":    {refuses("channel_not_found"), channel("C0123"), "slack/channels", Fail, "C0123: not found"},
 		"no member":     {refuses("not_in_channel"), channel("C0123"), "slack/channels", Fail, "C0123: not a member; invite the bot"},
+		"failure with a code in its text": {devstack.NextHistory(devstack.Response{
+			Body: `{"ok":false,"error":"internal_error","response_metadata":{"messages":["perhaps not_in_channel"]}}`,
+		}), channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
 		"may post anywhere": {devstack.First(
 			scopes("chat:write,chat:write.public,channels:history"), refuses("not_in_channel"),
 		), channel("C0123"), "slack/channels", Skip, "C0123: unknown"},
