@@ -103,7 +103,8 @@ func printAddresses(
 	}
 	slack := ""
 	if certificateFile != "" {
-		slack = fmt.Sprintf("\n  Slack    SLACK_API_URL=%s SSL_CERT_FILE=%s", servers.slack.APIURL(), certificateFile)
+		const row = "\n  Slack    SLACK_API_URL=%s SSL_CERT_FILE=%s"
+		slack = fmt.Sprintf(row, servers.slack.APIURL(), certificateFile)
 	}
 	_, slackAddr, _ := strings.Cut(servers.slack.URL(), "://")
 	publish := "notifier publish"

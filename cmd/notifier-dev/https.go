@@ -21,8 +21,8 @@ const (
 // httpsFlags are the flags of the commands that start a fake Slack.
 func httpsFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: flagHTTPS, Usage: "the fake Slack speaks HTTPS with HTTP/2, as Slack does; `FILE` holds its " +
-			"certificate, for workers with SSL_CERT_FILE=FILE, and is made if missing"},
+		&cli.StringFlag{Name: flagHTTPS, Usage: "the fake Slack speaks HTTPS with HTTP/2, as Slack does; " +
+			"`FILE` holds its certificate, for workers with SSL_CERT_FILE=FILE, and is made if missing"},
 		&cli.BoolFlag{Name: flagNoHTTP2, Usage: "with -https: no HTTP/2"},
 	}
 }
@@ -46,8 +46,8 @@ func slackTLS(cmd *cli.Command, addr string) (*https.Server, error) {
 	return &https.Server{Certificate: certificate, HTTP1Only: cmd.Bool(flagNoHTTP2)}, nil
 }
 
-// certificateIn loads the certificate in a file. If the file does not exist, it makes one for the host of addr,
-// localhost and this machine's name. In compose, that is the service's hostname.
+// certificateIn loads the certificate in a file. If the file does not exist, it makes one for the host of
+// addr, localhost and this machine's name. In compose, that is the service's hostname.
 func certificateIn(file, addr string) (*https.Certificate, error) {
 	host, _, _ := net.SplitHostPort(addr)
 	if net.ParseIP(host).IsUnspecified() { // clients use any of the machine's names

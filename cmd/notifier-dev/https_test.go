@@ -16,7 +16,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestFakeSlackSpeaksHTTPS: with -https it offers HTTP/2 unless told otherwise, and a client needs only the file.
+// TestFakeSlackSpeaksHTTPS: with -https it offers HTTP/2 unless told otherwise, and a client needs only the
+// file.
 func TestFakeSlackSpeaksHTTPS(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "slack.pem") // the second run finds it

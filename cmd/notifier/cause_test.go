@@ -8,8 +8,8 @@ import (
 	"notifier/test/kit"
 )
 
-// TestCauseIsShown: the log, check, status and why name the cause of a failed post. Here the server sends frames of
-// HTTP/2.
+// TestCauseIsShown: the log, check, status and why name the cause of a failed post. Here the server sends
+// frames of HTTP/2.
 func TestCauseIsShown(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, map[string]string{"SHUTDOWN_TIMEOUT": "1s"})

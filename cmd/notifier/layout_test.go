@@ -118,8 +118,8 @@ func TestDefaultTransportIsNotUsed(t *testing.T) {
 	}
 }
 
-// workingHalf lists the packages that decide about events and post them, with everything below them. They know
-// nothing of the reportingHalf, which knows them by records, snapshots and the dry run of the script.
+// workingHalf lists the packages that decide about events and post them, with everything below them. They
+// know nothing of the reportingHalf, which knows them by records, snapshots and the dry run of the script.
 var (
 	workingHalf = []string{
 		"internal/consume", "internal/event", "internal/ratelimit", "internal/slackout", "internal/steering",

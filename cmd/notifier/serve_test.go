@@ -32,8 +32,8 @@ func startServices(t *testing.T) (*devstack.NATS, *devstack.Slack, map[string]st
 	}, trust)
 }
 
-// trustedRoots returns the roots that SSL_CERT_FILE names, for a worker in the test's own process. It returns nil
-// if the fake Slack speaks plain HTTP.
+// trustedRoots returns the roots that SSL_CERT_FILE names, for a worker in the test's own process. It returns
+// nil if the fake Slack speaks plain HTTP.
 func trustedRoots(t *testing.T, env map[string]string) *x509.CertPool {
 	t.Helper()
 	file := env["SSL_CERT_FILE"]
@@ -78,7 +78,8 @@ func startReady(t *testing.T, env map[string]string) *process {
 	return p
 }
 
-// TestServe is the life of one worker: it gets ready, sends events within the limit, logs every event, and ends.
+// TestServe is the life of one worker: it gets ready, sends events within the limit, logs every event, and
+// ends.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	server, slack, env := services(t, map[string]string{"LIMIT_CATEGORY": "2/1h", "SHUTDOWN_TIMEOUT": "5s"})
@@ -187,8 +188,8 @@ func TestServeWebhook(t *testing.T) {
 	}
 }
 
-// TestServeFails: an error that waiting does not fix ends serve with exit code 1 and is reported in the log and
-// on standard error.
+// TestServeFails: an error that waiting does not fix ends serve with exit code 1 and is reported in the log
+// and on standard error.
 func TestServeFails(t *testing.T) {
 	t.Parallel()
 	_, _, env := services(t, nil)

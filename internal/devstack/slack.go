@@ -82,8 +82,8 @@ type Message struct {
 	Header http.Header       `json:"-"`
 }
 
-// StartSlack starts a Slack that speaks plain HTTP, on a TCP address such as "127.0.0.1:0". If the port is taken
-// it starts on a free one of the same host, which URL returns.
+// StartSlack starts a Slack that speaks plain HTTP, on a TCP address such as "127.0.0.1:0". If the port is
+// taken it starts on a free one of the same host, which URL returns.
 func StartSlack(addr string) (*Slack, error) { return StartSlackTLS(addr, nil) }
 
 // StartSlackTLS starts a Slack that speaks HTTPS alone. If secure is nil, it is StartSlack.

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Cause returns the text of an error's cause, without the errors that wrap it: those quote the URL, which can hold a
-// secret. It quotes nothing that a server or a proxy has sent, which could be the request itself. If the connection to
-// the proxy is the cause, the text begins with "proxy: ".
+// Cause returns the text of an error's cause, without the errors that wrap it: those quote the URL, which can
+// hold a secret. It quotes nothing that a server or a proxy has sent, which could be the request itself. If
+// the connection to the proxy is the cause, the text begins with "proxy: ".
 func Cause(err error) string {
 	var failed *net.OpError
 	if errors.As(err, &failed) && failed.Op == "proxyconnect" {
@@ -37,8 +37,8 @@ func Cause(err error) string {
 	}
 }
 
-// withoutQuotation cuts a text before its first quotation: net/http quotes the beginning of a malformed response. A
-// frame of HTTP/2 is recognized.
+// withoutQuotation cuts a text before its first quotation: net/http quotes the beginning of a malformed
+// response. A frame of HTTP/2 is recognized.
 func withoutQuotation(text string) string {
 	before, quotation, found := strings.Cut(text, `"`)
 	if !found {

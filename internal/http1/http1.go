@@ -1,12 +1,12 @@
 // Package http1 makes transports that speak HTTP/1.1 alone, also with servers and proxies that offer HTTP/2.
 //
-// An HTTP/1.1 connection carries one request at a time. If it breaks, the result of one request is unknown, and
-// a request without a response closes it. An HTTP/2 connection carries all requests: if it breaks, the results of
-// all of them are unknown. If a firewall drops it silently, each further request is lost to it until TCP gives up, a
-// quarter of an hour later, unless pings find that out.
+// An HTTP/1.1 connection carries one request at a time. If it breaks, the result of one request is unknown,
+// and a request without a response closes it. An HTTP/2 connection carries all requests: if it breaks, the
+// results of all of them are unknown. If a firewall drops it silently, each further request is lost to it
+// until TCP gives up, a quarter of an hour later, unless pings find that out.
 //
-// Do not clone http.DefaultTransport instead: the clone's TLSClientConfig still offers h2, even if Protocols allow
-// only HTTP/1.1, and net/http then fails with "malformed HTTP response".
+// Do not clone http.DefaultTransport instead: the clone's TLSClientConfig still offers h2, even if Protocols
+// allow only HTTP/1.1, and net/http then fails with "malformed HTTP response".
 package http1
 
 import (
@@ -25,8 +25,8 @@ const (
 	maxIdleTime = 30 * time.Second
 )
 
-// NewTransport returns a transport that uses the proxies of HTTPS_PROXY and HTTP_PROXY. It trusts roots, or the
-// system's if roots is nil, and presents the certificates to servers that request one.
+// NewTransport returns a transport that uses the proxies of HTTPS_PROXY and HTTP_PROXY. It trusts roots, or
+// the system's if roots is nil, and presents the certificates to servers that request one.
 func NewTransport(roots *x509.CertPool, certificates ...tls.Certificate) *http.Transport {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

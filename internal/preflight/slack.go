@@ -111,7 +111,7 @@ func (c *slackCheck) historyCode(ctx context.Context, channel string) string {
 	if err == nil {
 		return "ok"
 	}
-	if !errors.Is(err, slackout.ErrHistoryUnavailable) { // its text may end in somebody else's words
+	if !errors.Is(err, slackout.ErrHistoryUnavailable) { // its text may end in Slack's words
 		return ""
 	}
 	text := err.Error()

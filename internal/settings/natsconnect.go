@@ -80,7 +80,8 @@ func (n NATS) usesTLS(url string) bool {
 	return n.hasTLS() || slices.Contains(schemes, "tls")
 }
 
-// schemes returns each server's scheme in lower case. checkServers rejects lists that mix WebSockets with others.
+// schemes returns each server's scheme in lower case. checkServers rejects lists that mix WebSockets with
+// others.
 func schemes(url string) []string {
 	var schemes []string
 	for server := range strings.SplitSeq(url, ",") {
@@ -101,8 +102,9 @@ func timeoutOf(options []nats.Option) time.Duration {
 	return all.Timeout
 }
 
-// boundedDialer sets a deadline on WebSocket connections: nats.go bounds the HTTP upgrade, but not the TLS handshake
-// before it, so a silent server would block the client forever. nats.go clears the deadline once it is connected.
+// boundedDialer sets a deadline on WebSocket connections: nats.go bounds the HTTP upgrade, but not the TLS
+// handshake before it, so a silent server would block the client forever. nats.go clears the deadline once it
+// is connected.
 type boundedDialer struct{ timeout time.Duration }
 
 // Dial connects.

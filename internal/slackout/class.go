@@ -313,8 +313,8 @@ func classifyNoResponse(x *exchange) *Error {
 	return failure
 }
 
-// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, the Explanation names
-// it.
+// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, the
+// Explanation names it.
 func networkError(class Class, err error) *Error {
 	failure := &Error{Class: class, Code: networkCode(err)}
 	switch failure.Code {

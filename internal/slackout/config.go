@@ -26,8 +26,8 @@ type Config struct {
 	Channel string                // for events without a channel and a route; required with Token
 	Routes  pattern.Table[string] // channel by category or pattern; the most specific one counts
 
-	// AllowMarkup trusts the events: messages keep their links and mentions. Otherwise they are sanitized; see the
-	// package comment.
+	// AllowMarkup trusts the events: messages keep their links and mentions. Otherwise they are sanitized; see
+	// the package comment.
 	AllowMarkup bool
 
 	Timeout time.Duration // for one request, from connecting to the end of the response; above 0
@@ -106,7 +106,8 @@ const (
 	readOfReply    = 2 << 10 // bytes of Slack's text that are looked at
 )
 
-// explain turns the text in a response of Slack, or of a proxy that poses as Slack, into an Error.Explanation.
+// explain turns the text in a response of Slack, or of a proxy that poses as Slack, into an
+// Error.Explanation.
 func (c Config) explain(text string) string {
 	redacted := redact.Text
 	if len(text) > readOfReply {

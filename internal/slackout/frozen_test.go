@@ -17,8 +17,8 @@ const manyPosts = 8
 // frozenTimeout is long enough for a TLS handshake and a post on a busy machine.
 const frozenTimeout = 4 * time.Second
 
-// freeze makes posts at the same time through a proxy, then freezes their connections. The proxy forwards TCP,
-// or serves CONNECT as an HTTPS_PROXY does.
+// freeze makes posts at the same time through a proxy, then freezes their connections. The proxy forwards
+// TCP, or serves CONNECT as an HTTPS_PROXY does.
 func freeze(t *testing.T, way way, route route) (*devstack.Slack, *Poster) {
 	t.Helper()
 	s := startSlackTLS(t, &https.Server{Certificate: trusted(), HTTP1Only: route.http1Only})

@@ -39,8 +39,8 @@ func (r route) startTunnel(t *testing.T, addr string) (proxy string) {
 	return kit.Serve(t, kit.TunnelTo(addr))
 }
 
-// through makes the Poster use the proxy, as HTTPS_PROXY does. The variable itself is read once a process, and
-// not used for servers on this machine.
+// through makes the Poster use the proxy, as HTTPS_PROXY does. The variable itself is read once a process,
+// and not used for servers on this machine.
 func (r route) through(p *Poster, proxy string) {
 	scheme := "http"
 	if r.https {

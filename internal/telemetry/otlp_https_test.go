@@ -14,8 +14,8 @@ import (
 	"notifier/test/kit"
 )
 
-// startCollector starts a collector that speaks HTTPS. It returns its address, the file of its certificate, the
-// certificate, and a count of its uploads.
+// startCollector starts a collector that speaks HTTPS. It returns its address, the file of its certificate,
+// the certificate, and a count of its uploads.
 func startCollector(t *testing.T, http1Only bool) (addr, file string, certificate *https.Certificate, uploads *atomic.Int64) {
 	t.Helper()
 	certificate, err := https.SelfSigned("127.0.0.1")

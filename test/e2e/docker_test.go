@@ -5,9 +5,9 @@
 //
 //	go test -tags e2e -count=1 -timeout 20m ./test/e2e
 //
-// It needs a Docker engine with the compose plugin. Every project has its own name, passwords and free ports on
-// the loopback address, is removed with its volumes at the end, and reads neither .env nor settings from the
-// caller's environment.
+// It needs a Docker engine with the compose plugin. Every project has its own name, passwords and free ports
+// on the loopback address, is removed with its volumes at the end, and reads neither .env nor settings from
+// the caller's environment.
 package e2e_test
 
 import (
@@ -54,7 +54,8 @@ var publishedPorts = []string{
 	"NATS_PORT", "NOTIFIER_PORTS", "DEMO_NATS_PORT", "DEMO_NOTIFIER_PORTS", "FAKE_SLACK_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT",
 }
 
-// inherited lists the variables of the caller that a docker client may need. notifier's settings are not among them.
+// inherited lists the variables of the caller that a docker client may need. notifier's settings are not
+// among them.
 var inherited = []string{
 	"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH",
 	"DOCKER_TLS_VERIFY", "DOCKER_API_VERSION", "DOCKER_BUILDKIT", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",

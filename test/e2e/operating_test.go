@@ -107,7 +107,8 @@ func (c *clone) check(t *testing.T, heading, out string) {
 	}
 }
 
-// newClone makes the directory. Its override adds the fake Slack, and builds an image from the one that is there.
+// newClone makes the directory. Its override adds the fake Slack, and builds an image from the one that is
+// there.
 func newClone(t *testing.T, e *engine) *clone {
 	t.Helper()
 	directory := t.TempDir()

@@ -16,8 +16,8 @@ import (
 	"notifier/test/kit"
 )
 
-// checkStrangers: NATS and Redis admit no client without a password, from this machine or from their own network,
-// and a publisher cannot read.
+// checkStrangers: NATS and Redis admit no client without a password, from this machine or from their own
+// network, and a publisher cannot read.
 func (p *project) checkStrangers(t *testing.T) {
 	t.Helper()
 	address := "nats://" + p.address(t, "nats", "4222")
@@ -87,8 +87,8 @@ func (p *project) checkCommands(t *testing.T) {
 	}
 }
 
-// testTeam follows "A second team" of docs/operating.md: the second team's worker runs beside the first one's,
-// and its user reaches nothing of the first team.
+// testTeam follows "A second team" of docs/operating.md: the second team's worker runs beside the first
+// one's, and its user reaches nothing of the first team.
 func testTeam(t *testing.T, e *engine) {
 	directory := t.TempDir()
 	file := func(name, text string) string {

@@ -55,8 +55,8 @@ func write(t testing.TB, certificate *https.Certificate) (certFile, keyFile stri
 	return certFile, keyFile
 }
 
-// SlackTLS returns how a stand-in for Slack on 127.0.0.1 speaks HTTPS, with HTTP/2 and HTTP/1.1 as Slack does,
-// and the settings by which a process of notifier trusts it.
+// SlackTLS returns how a stand-in for Slack on 127.0.0.1 speaks HTTPS, with HTTP/2 and HTTP/1.1 as Slack
+// does, and the settings by which a process of notifier trusts it.
 //
 // It returns nil, for plain HTTP, on the systems where Go takes no roots from SSL_CERT_FILE.
 func SlackTLS(t testing.TB) (server *https.Server, trust map[string]string) {

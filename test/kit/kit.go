@@ -27,8 +27,8 @@ import (
 	"notifier/internal/ratelimit"
 )
 
-// Patience bounds Eventually. It is no promise of the product: conditions hold within seconds, but a machine that
-// runs other work beside the tests can be twenty times as slow.
+// Patience bounds Eventually. It is no promise of the product: conditions hold within seconds, but a machine
+// that runs other work beside the tests can be twenty times as slow.
 const Patience = 3 * time.Minute
 
 // Bounds of the pause between two checks of a condition. The pause doubles, so a fast condition is noticed at

@@ -27,9 +27,9 @@ type SlackPost struct {
 	Status  int // of the response; zero if there was no response
 }
 
-// SlackProxy stands before the fake Slack, and speaks HTTPS with HTTP/2 and HTTP/1.1 as Slack does. It records
-// every post, also refused ones, forwards cut connections as such, and can withhold the responses to one
-// channel.
+// SlackProxy stands before the fake Slack, and speaks HTTPS with HTTP/2 and HTTP/1.1 as Slack does. It
+// records every post, also refused ones, forwards cut connections as such, and can withhold the responses to
+// one channel.
 type SlackProxy struct {
 	Addr  string
 	Trust map[string]string // the settings by which a worker trusts it
@@ -62,7 +62,8 @@ func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
 	return p
 }
 
-// APIURL returns SLACK_API_URL for a worker that reaches the proxy at addr: the proxy's own address, or a link's.
+// APIURL returns SLACK_API_URL for a worker that reaches the proxy at addr: the proxy's own address, or a
+// link's.
 func (p *SlackProxy) APIURL(addr string) string { return p.scheme + addr + "/api/" }
 
 func (p *SlackProxy) serve(w http.ResponseWriter, r *http.Request, slack http.Handler) {

@@ -22,8 +22,8 @@ import (
 // slackHost is the name in nginx's certificate that only the proxy of the tests can resolve.
 const slackHost = "slack.test"
 
-// nginxConf has two servers that stand before the fake Slack: one with HTTP/2, as Slack has, and one without. Both
-// compress. From 1.25 on nginx warns that "listen ... http2" is deprecated; 1.22 knows no other form.
+// nginxConf has two servers that stand before the fake Slack: one with HTTP/2, as Slack has, and one without.
+// Both compress. From 1.25 on nginx warns that "listen ... http2" is deprecated; 1.22 knows no other form.
 const nginxConf = `daemon off;
 master_process off;
 pid {{folder}}/pid;
@@ -85,7 +85,8 @@ func startNginx(t *testing.T, path, slackURL string) *nginx {
 	return n
 }
 
-// expectProtocol makes a request that offers both versions of HTTP, and expects one of them, and a compressed response.
+// expectProtocol makes a request that offers both versions of HTTP, and expects one of them, and a compressed
+// response.
 func (n *nginx) expectProtocol(t *testing.T, addr string, major int) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: n.authority.Pool()}, ForceAttemptHTTP2: true}
@@ -107,8 +108,8 @@ func (n *nginx) requests(t *testing.T) []string {
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, " /healthz ") })
 }
 
-// TestNginx: notifier's commands and a worker reach Slack through nginx, with and without HTTP/2, directly and
-// through a proxy that wants a password.
+// TestNginx: notifier's commands and a worker reach Slack through nginx, with and without HTTP/2, directly
+// and through a proxy that wants a password.
 func TestNginx(t *testing.T) {
 	path := need(t, "nginx")
 	slack, err := devstack.StartSlack("127.0.0.1:0")
@@ -159,7 +160,8 @@ func startProxy(t *testing.T, addr string) string {
 	return (&url.URL{Scheme: "http", User: user, Host: proxy}).String()
 }
 
-// postEachWay checks the token, posts with it and through the webhook, and finds a post whose response was lost.
+// postEachWay checks the token, posts with it and through the webhook, and finds a post whose response was
+// lost.
 func postEachWay(t *testing.T, slack *devstack.Slack, base string, more map[string]string) {
 	server, err := devstack.StartNATS("127.0.0.1:0", t.TempDir())
 	kit.Check(t, err)

@@ -94,7 +94,8 @@ func (a *attempt) closeGate(failure *slackout.Error) {
 	}
 }
 
-// retry gives the event another turn after a failure that Slack does not explain, unless the event is to blame.
+// retry gives the event another turn after a failure that Slack does not explain, unless the event is to
+// blame.
 func (a *attempt) retry(failure *slackout.Error) {
 	if a.p.patience.failed(a.turn.Tally()) {
 		a.endUndeliverable(failure)
@@ -111,8 +112,8 @@ func (a *attempt) failedAnswer() ratelimit.Answer {
 	}
 }
 
-// record records the result of a post in Redis: it counts in the channel's pace, and pauses begin or end for all
-// workers. It returns the pause and its length. An error is only logged: until the next post, other
+// record records the result of a post in Redis: it counts in the channel's pace, and pauses begin or end for
+// all workers. It returns the pause and its length. An error is only logged: until the next post, other
 // workers then treat a failure as unknown.
 func (a *attempt) record(answer ratelimit.Answer) (ratelimit.PauseScope, time.Duration) {
 	scope, left, err := a.s.settings.Limiter.Answered(a.finishCtx, answer)

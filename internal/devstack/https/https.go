@@ -1,9 +1,10 @@
 // Package https lets servers for development and tests speak HTTPS as Slack does: with HTTP/2 and HTTP/1.1,
-// between which a client chooses by ALPN. Real servers of HTTPS do so, and a client that handles plain HTTP may
-// still fail with them.
+// between which a client chooses by ALPN. Real servers of HTTPS do so, and a client that handles plain HTTP
+// may still fail with them.
 //
-// The package also makes their certificates, which no client trusts by default. A client in the same process takes
-// Certificate.Pool as its roots. Another process of notifier reads the certificate from the file in SSL_CERT_FILE.
+// The package also makes their certificates, which no client trusts by default. A client in the same process
+// takes Certificate.Pool as its roots. Another process of notifier reads the certificate from the file in
+// SSL_CERT_FILE.
 package https
 
 import (
@@ -43,8 +44,8 @@ func (s Server) Configure(server *http.Server) {
 	server.Protocols.SetHTTP2(!s.HTTP1Only)
 }
 
-// Cut ends the connection of a request as a network failure does: by a reset, without TLS's close_notify. With HTTP/2
-// it resets the stream.
+// Cut ends the connection of a request as a network failure does: by a reset, without TLS's close_notify.
+// With HTTP/2 it resets the stream.
 func Cut(w http.ResponseWriter) {
 	connection, _, err := http.NewResponseController(w).Hijack()
 	if err != nil { // HTTP/2
@@ -70,7 +71,8 @@ func SelfSigned(names ...string) (*Certificate, error) {
 	return sign(template, nil)
 }
 
-// Issue makes a certificate for host names and IP addresses, signed by this one. Servers and clients can use it.
+// Issue makes a certificate for host names and IP addresses, signed by this one. Servers and clients can use
+// it.
 func (c *Certificate) Issue(names ...string) (*Certificate, error) {
 	template := template(names)
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
@@ -135,8 +137,8 @@ func Load(path string) (*Certificate, error) {
 	return &Certificate{pair}, nil
 }
 
-// Save writes the certificate and its key to a new file, which only its owner can read. If the file exists, the error
-// is fs.ErrExist.
+// Save writes the certificate and its key to a new file, which only its owner can read. If the file exists,
+// the error is fs.ErrExist.
 func (c *Certificate) Save(path string) error {
 	key, err := c.KeyPEM()
 	if err != nil {
