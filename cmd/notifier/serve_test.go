@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/devstack"
+	"notifier/internal/devstack/https"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -40,13 +40,9 @@ func trustedRoots(t *testing.T, env map[string]string) *x509.CertPool {
 	if file == "" {
 		return nil
 	}
-	content, err := os.ReadFile(file)
+	certificate, err := https.Load(file)
 	kit.Check(t, err)
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(content) {
-		t.Fatalf("%s has no certificate", file)
-	}
-	return roots
+	return certificate.Pool()
 }
 
 // services is startServices with the other required settings, and some changed.

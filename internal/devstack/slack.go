@@ -29,9 +29,9 @@ const (
 // webhook, and shows them on an inbox page. It is safe for concurrent use.
 //
 // By default it responds as Slack does, errors included, as far as a sender of messages can see. Slack itself
-// speaks HTTPS with HTTP/2; the fake does after StartSlackTLS. Respond
-// replaces the response to any request, and SetLimit limits the posts to each channel. Every name is a
-// channel and has its own ID, which responses contain and which requests for the history need.
+// speaks HTTPS with HTTP/2; the fake does after StartSlackTLS. Respond replaces the response to any request,
+// and SetLimit limits the posts to each channel. Every name is a channel and has its own ID, which responses
+// contain and which requests for the history need.
 type Slack struct {
 	url    string
 	id     string // unique to each start: an open page then starts over
@@ -93,7 +93,7 @@ func StartSlackTLS(addr string, secure *https.Server) (*Slack, error) {
 		return nil, fmt.Errorf("fake Slack: %w", err)
 	}
 	s := &Slack{
-		url:     "http://" + reachable(listener.Addr()),
+		url:     secure.Scheme() + "://" + reachable(listener.Addr()),
 		id:      rand.Text(),
 		served:  make(chan struct{}),
 		closed:  make(chan struct{}),
@@ -102,15 +102,9 @@ func StartSlackTLS(addr string, secure *https.Server) (*Slack, error) {
 		now:     time.Now,
 	}
 	s.server = &http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second}
-	serve := func() error { return s.server.Serve(listener) }
-	if secure != nil {
-		s.url = "https://" + reachable(listener.Addr())
-		secure.Configure(s.server)
-		serve = func() error { return s.server.ServeTLS(listener, "", "") }
-	}
 	go func() {
 		defer close(s.served)
-		_ = serve() // always http.ErrServerClosed, or the error of the closed listener
+		_ = secure.Serve(s.server, listener) // always http.ErrServerClosed, or the error of the closed listener
 	}()
 	return s, nil
 }

@@ -67,6 +67,7 @@ func SlackTLS(t testing.TB) (server *https.Server, trust map[string]string) {
 	}
 	certificate, err := https.SelfSigned("127.0.0.1")
 	Check(t, err)
-	file, _ := write(t, certificate)
+	file := filepath.Join(t.TempDir(), "slack.pem")
+	Check(t, certificate.Save(file))
 	return &https.Server{Certificate: certificate}, map[string]string{"SSL_CERT_FILE": file}
 }

@@ -21,15 +21,10 @@ func ServeTLS(t testing.TB, handler http.Handler, secure *https.Server) (addr st
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	Check(t, err)
 	server := &http.Server{Handler: handler}
-	serve := func() error { return server.Serve(listener) }
-	if secure != nil {
-		secure.Configure(server)
-		serve = func() error { return server.ServeTLS(listener, "", "") }
-	}
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = serve() // always http.ErrServerClosed
+		_ = secure.Serve(server, listener) // always http.ErrServerClosed
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()

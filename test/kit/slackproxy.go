@@ -34,7 +34,7 @@ type SlackProxy struct {
 	Addr  string
 	Trust map[string]string // the settings by which a worker trusts it
 
-	scheme string
+	secure *https.Server
 
 	mu      sync.Mutex
 	posts   []SlackPost
@@ -53,18 +53,15 @@ func StartSlackProxy(t testing.TB, slackURL string) *SlackProxy {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { https.Cut(w) },
 		Transport:    transport,
 	}
-	p := &SlackProxy{scheme: "http://"}
-	secure, trust := SlackTLS(t)
-	if p.Trust = trust; secure != nil {
-		p.scheme = "https://"
-	}
-	p.Addr = ServeTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, proxy) }), secure)
+	p := &SlackProxy{}
+	p.secure, p.Trust = SlackTLS(t)
+	p.Addr = ServeTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, proxy) }), p.secure)
 	return p
 }
 
 // APIURL returns SLACK_API_URL for a worker that reaches the proxy at addr: the proxy's own address, or a
 // link's.
-func (p *SlackProxy) APIURL(addr string) string { return p.scheme + addr + "/api/" }
+func (p *SlackProxy) APIURL(addr string) string { return p.secure.Scheme() + "://" + addr + "/api/" }
 
 func (p *SlackProxy) serve(w http.ResponseWriter, r *http.Request, slack http.Handler) {
 	body, _ := io.ReadAll(r.Body) // the fake rejects an incomplete body

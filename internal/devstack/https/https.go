@@ -29,19 +29,31 @@ import (
 // lifetime bounds the validity of a certificate.
 const lifetime = 30 * 24 * time.Hour
 
-// Server says how a server speaks HTTPS.
+// Server says how a server speaks HTTPS. If it is nil, the server speaks plain HTTP.
 type Server struct {
 	Certificate *Certificate
 	// HTTP1Only leaves out HTTP/2, as some proxies do.
 	HTTP1Only bool
 }
 
-// Configure prepares an http.Server for ServeTLS("", "").
-func (s Server) Configure(server *http.Server) {
+// Scheme returns the scheme of the server's URLs, "https" or "http".
+func (s *Server) Scheme() string {
+	if s == nil {
+		return "http"
+	}
+	return "https"
+}
+
+// Serve serves on a listener until the server is closed. As with http.Server.Serve, the error is never nil.
+func (s *Server) Serve(server *http.Server, listener net.Listener) error {
+	if s == nil {
+		return server.Serve(listener)
+	}
 	server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.Certificate.pair}}
 	server.Protocols = &http.Protocols{}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(!s.HTTP1Only)
+	return server.ServeTLS(listener, "", "")
 }
 
 // Cut ends the connection of a request as a network failure does: by a reset, without TLS's close_notify.
@@ -130,7 +142,8 @@ func Load(path string) (*Certificate, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w; expected a certificate and its key in PEM; remove the file to have one made", path, err)
+		const expected = "expected a certificate and its key in PEM; remove the file to have one made"
+		return nil, fmt.Errorf("%s: %w; %s", path, err, expected)
 	case time.Now().After(pair.Leaf.NotAfter):
 		return nil, fmt.Errorf("%s: the certificate has expired; remove the file to have one made", path)
 	}
