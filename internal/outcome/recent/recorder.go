@@ -72,6 +72,7 @@ type Recorder struct {
 
 	// For Run alone.
 	retryWait time.Duration
+	endWait   time.Duration
 	works     bool // the latest records were stored
 	failing   bool // a failure is logged
 }
@@ -92,6 +93,7 @@ func NewRecorder(config Config) (*Recorder, error) {
 		kinds:     map[Kind]*tally{},
 		others:    newTally(),
 		retryWait: retryWait,
+		endWait:   endWait,
 	}, nil
 }
 
@@ -207,7 +209,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	storing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() {
-		wait.For(storing, endWait)
+		wait.For(storing, r.endWait)
 		end()
 	})()
 	r.prepare(ctx)
