@@ -45,7 +45,7 @@ COPY --from=build-demo /out/notifier-dev /out/sbom.txt /
 # The last stage is what a build without --target gives.
 FROM worker AS production
 # The label alone needs a default: the program has its version from internal/buildinfo/VERSION. A test compares the two.
-ARG VERSION=v0.3.1
+ARG VERSION=v0.4.0-dev
 ARG COMMIT
 LABEL org.opencontainers.image.title="notifier" \
       org.opencontainers.image.description="Sends events from NATS to Slack, within limits that hold over all replicas" \

@@ -3,7 +3,6 @@ package chaos
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -304,23 +303,13 @@ func (a *audit) leftBehind(e *event, l *process) bool {
 		}
 	}
 	for _, line := range a.lines[e.id] {
-		if line.Time.After(last) && !a.postsForgotten(last, line.Time) {
+		if line.Time.After(last) && !a.lostSomething(last, line.Time) {
 			return false
 		}
 	}
 	return slices.ContainsFunc(a.d.faults.of(faultTerm), func(f fault) bool {
 		return f.what == l.worker.name && f.when.to.After(last)
 	})
-}
-
-// postsForgotten reports whether Redis may have lost the record of a post between two times: the store
-// and the worker that remembered the post were both lost, or the previous release decided the event
-// again, which starts a new record.
-func (a *audit) postsForgotten(from, to time.Time) bool {
-	if os.Getenv(releaseVariable) != "" && to.Sub(from).Microseconds() >= a.d.ledger.retention {
-		return true
-	}
-	return a.lostSomething(from, to)
 }
 
 // forgottenEach reports whether each post but the last came from a process that died or left the event
@@ -330,7 +319,7 @@ func (a *audit) forgottenEach(e *event, posts []post, said map[string]int) bool 
 	for i, p := range posts[:len(posts)-1] {
 		l, next := a.processes[p.process], posts[i+1]
 		silent := said[p.process] == 0 && l != nil && (l.crashed() || a.leftBehind(e, l))
-		if !silent || next.process != p.process && !a.postsForgotten(p.at, next.at) {
+		if !silent || next.process != p.process && !a.lostSomething(p.at, next.at) {
 			return false
 		}
 	}

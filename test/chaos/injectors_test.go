@@ -79,7 +79,7 @@ func (d *deployment) injectAll(ctx context.Context, seed uint64, long bool) {
 	lanes.Go(func() {
 		random := rand.New(rand.NewPCG(seed, 98))
 		d.brownOut(ctx, min(total/3, time.Minute)) // in every run, long enough for an event to fail often
-		injectFaults(ctx, random, append(d.againstSlack(long), d.storedAnd500()))
+		injectFaults(ctx, random, d.againstSlack(long))
 	})
 	lanes.Go(func() { d.changePace(ctx, total) })
 	injectFaults(ctx, rand.New(rand.NewPCG(seed, 99)), d.againstServers()) // may call FailNow
@@ -234,6 +234,7 @@ func (d *deployment) againstSlack(long bool) []injector {
 	brownOut := func(from, to time.Duration) func(context.Context, *rand.Rand) {
 		return func(ctx context.Context, random *rand.Rand) { d.brownOut(ctx, between(random, from, to)) }
 	}
+	storedAnd500 := devstack.Response{Accept: true, Status: http.StatusInternalServerError}
 	lane := []injector{
 		{2, always(faultSlack, devstack.Response{Status: http.StatusInternalServerError}, 500*time.Millisecond, 2*time.Second)},
 		{1, always(faultSlack, devstack.Response{Hang: true}, 500*time.Millisecond, 2*time.Second)},
@@ -243,6 +244,7 @@ func (d *deployment) againstSlack(long bool) []injector {
 		{3, d.limitChannels},
 		{2, always(faultLost, devstack.Response{Accept: true, Reset: true}, 20*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultLost, devstack.Response{Accept: true, Hang: true}, 100*time.Millisecond, 300*time.Millisecond)},
+		{1, always(faultLost, storedAnd500, 20*time.Millisecond, 300*time.Millisecond)},
 		{1, always(faultRejects, devstack.Response{Code: badMessage}, 50*time.Millisecond, 400*time.Millisecond)},
 		{1, d.refuseChannel},
 		{3, d.refuseWhatArrived},
@@ -255,13 +257,6 @@ func (d *deployment) againstSlack(long bool) []injector {
 		)
 	}
 	return lane
-}
-
-// storedAnd500 stores the message and returns a 500. Rolling upgrades from v0.2.0 leave it out, because
-// that release takes a bare 500 for a certain failure and posts again without logging "ambiguous".
-func (d *deployment) storedAnd500() injector {
-	b := devstack.Response{Accept: true, Status: http.StatusInternalServerError}
-	return injector{1, d.slackAlways(faultLost, b, 20*time.Millisecond, 300*time.Millisecond)}
 }
 
 // slackAlways sets one response to all posts for a random time between from and to.

@@ -35,7 +35,7 @@ func TestStoreLoss(t *testing.T) {
 	var running sync.WaitGroup
 	faults, endFaults := context.WithTimeout(t.Context(), duration-settling)
 	defer endFaults()
-	for i, lane := range [][]injector{append(d.againstSlack(false), d.storedAnd500()), d.againstReading(), d.operators()} {
+	for i, lane := range [][]injector{d.againstSlack(false), d.againstReading(), d.operators()} {
 		running.Go(func() { injectFaults(faults, rand.New(rand.NewPCG(seed, uint64(i))), lane) })
 	}
 	injectFaults(faults, rand.New(rand.NewPCG(seed, 99)), d.againstMemory()) // may call FailNow

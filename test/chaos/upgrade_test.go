@@ -24,11 +24,11 @@ const releaseVariable = "NOTIFIER_TEST_RELEASE"
 // is unset.
 var stamped = &kit.Program{Version: "v0.0.0-before"}
 
-// userBefore is the Redis user that v0.2.0's docs/security.md recommends. An upgrade does not change the
+// userBefore is the Redis user that v0.3.1's docs/security.md recommends. An upgrade does not change the
 // user, so this code has to work with it.
 const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetchannels -@all +evalsha +eval +time +info" +
 	" +get +set +del +exists +pexpire +pexpireat" +
-	" +hget +hmget +hset +hsetnx +hdel +hgetall +hexists +hincrby +hkeys +hlen +hrandfield" +
+	" +hget +hmget +hset +hdel +hgetall +hincrby +hlen +hrandfield" +
 	" +zadd +zcard +zcount +zmscore +zscore +zrem +zrange +zrangebyscore +zrevrange +zrevrangebyscore" +
 	" +zremrangebyrank +zremrangebyscore"
 
@@ -36,7 +36,7 @@ const userBefore = "notifier on >before resetkeys ~{" + namespace + "}:* resetch
 // and rolls back the same way. Meanwhile operators set overrides, Redis is restarted, and Slack's
 // responses are lost. Each roll kills one worker instead of terminating it. The audit is the same as in
 // TestChaos, so it shows that both releases understand each other's data in Redis and NATS and keep the
-// limits together, with the Redis permissions of v0.2.0. The read-only commands of each release must work
+// limits together, with the Redis permissions of v0.3.1. The read-only commands of each release must work
 // on the other's data too.
 func TestRollingUpgrade(t *testing.T) {
 	kit.Long(t)
