@@ -17,26 +17,61 @@ var expectations = []struct {
 	want  Error
 }{
 	{"ratelimited rate_limited", Error{Class: RetryAfter}},
-	{"service_unavailable rollup_error", Error{Class: Retry}},
+	{`service_unavailable rollup_error invalid_arg_name invalid_array_arg invalid_charset invalid_form_data
+		invalid_post_type missing_post_type`, Error{Class: Retry}},
 	{"message_limit_exceeded team_added_to_org org_login_required", Error{Class: Retry, RetryAfter: 10 * time.Minute}},
 	{"internal_error fatal_error request_timeout", Error{Class: Ambiguous}},
 	{`invalid_auth not_authed token_revoked token_expired account_inactive missing_scope not_allowed_token_type
 		two_factor_setup_required team_access_not_granted accesslimited enterprise_is_restricted unknown_method
 		deprecated_endpoint method_deprecated invalid_token action_prohibited no_service no_service_id no_active_hooks
-		no_team team_disabled`, Error{Class: Credentials}},
+		no_team team_disabled app_access_restricted`, Error{Class: Credentials}},
 	{`channel_not_found not_in_channel is_archived channel_is_archived user_not_found no_permission access_denied
-		ekm_access_denied restricted_action restricted_action_read_only_channel posting_to_general_channel_denied`,
+		ekm_access_denied restricted_action restricted_action_read_only_channel posting_to_general_channel_denied
+		messages_tab_disabled team_not_found`,
 		Error{Class: Rejected, ChannelRefused: true}},
 	{`restricted_action_thread_only_channel restricted_action_non_threadable_channel restricted_action_thread_locked
 		cannot_reply_to_message message_not_found no_text msg_too_long invalid_blocks invalid_blocks_format
 		invalid_attachments invalid_block_type msg_blocks_too_long too_many_attachments invalid_payload
 		invalid_arguments too_many_contact_cards attachment_payload_limit_exceeded slack_connect_file_link_sharing_blocked slack_connect_canvas_sharing_blocked
-		slack_connect_lists_sharing_blocked`,
+		slack_connect_lists_sharing_blocked missing_file_data agent_prompt_display_not_allowed as_user_not_supported
+		draft_already_deleted draft_already_sent draft_has_conflict draft_not_found duplicate_channel_not_found
+		duplicate_message_not_found markdown_text_conflict send_on_behalf_not_allowed`,
 		Error{Class: Rejected}},
 	{metadataCodes, Error{Class: Rejected}}, // of a message without metadata; else see TestRefusedMetadata
 }
 
 const metadataCodes = "metadata_too_large invalid_metadata_format invalid_metadata_schema metadata_must_be_sent_from_app"
+
+// documented lists the codes of Slack's documents; class.go names the pages.
+const documented = `
+	access_denied accesslimited account_inactive agent_prompt_display_not_allowed app_access_restricted
+	as_user_not_supported attachment_payload_limit_exceeded cannot_reply_to_message channel_not_found
+	deprecated_endpoint draft_already_deleted draft_already_sent draft_has_conflict draft_not_found
+	duplicate_channel_not_found duplicate_message_not_found ekm_access_denied enterprise_is_restricted fatal_error
+	internal_error invalid_arg_name invalid_arguments invalid_array_arg invalid_auth invalid_blocks
+	invalid_blocks_format invalid_charset invalid_form_data invalid_metadata_format invalid_metadata_schema
+	invalid_post_type is_archived markdown_text_conflict message_limit_exceeded messages_tab_disabled
+	metadata_must_be_sent_from_app metadata_too_large method_deprecated missing_file_data missing_post_type
+	missing_scope msg_blocks_too_long msg_too_long no_permission no_text not_allowed_token_type not_authed
+	not_in_channel org_login_required rate_limited ratelimited request_timeout restricted_action
+	restricted_action_non_threadable_channel restricted_action_read_only_channel restricted_action_thread_locked
+	restricted_action_thread_only_channel send_on_behalf_not_allowed service_unavailable
+	slack_connect_canvas_sharing_blocked slack_connect_file_link_sharing_blocked slack_connect_lists_sharing_blocked
+	team_access_not_granted team_added_to_org team_not_found token_expired token_revoked too_many_attachments
+	too_many_contact_cards two_factor_setup_required
+
+	action_prohibited channel_is_archived channel_not_found invalid_payload invalid_token no_active_hooks no_service
+	no_service_id no_team no_text posting_to_general_channel_denied rollup_error team_disabled too_many_attachments
+	user_not_found`
+
+// TestDocumentedCodes: none has its class by the guess for unknown codes.
+func TestDocumentedCodes(t *testing.T) {
+	for _, code := range strings.Fields(documented) {
+		if _, known := codes[code]; !known {
+			t.Errorf("%s has no class", code)
+		}
+	}
+}
 
 // Every code of the table is posted to the fake Slack, with every status it could come with, by both ways.
 func TestCodes(t *testing.T) {
