@@ -57,8 +57,8 @@ var codes = map[string]meaning{
 	"ratelimited":  {class: RetryAfter},
 	"rate_limited": {class: RetryAfter},
 
-	"service_unavailable": {class: Retry},
-	"rollup_error":        {class: Retry},
+	"service_unavailable":    {class: Retry},
+	"rollup_error":           {class: Retry},
 	"message_limit_exceeded": {class: Retry, wait: longWait}, // the whole workspace sends too much
 	"team_added_to_org":      {class: Retry, wait: longWait}, // the workspace is being migrated
 	"org_login_required":     {class: Retry, wait: longWait}, // likewise
@@ -229,8 +229,8 @@ func classifyAPI(x *exchange) (reply, *Error) {
 		return reply{}, failure
 	}
 	switch {
-	case x.err != nil: // cut off halfway
-		return reply{}, networkError(Ambiguous, x.err)
+	case x.err != nil:
+		return reply{}, unreadable(x.err)
 	case !readable: // such as a proxy's page: whether Slack got the request is unknown
 		return reply{}, &Error{Class: Ambiguous, Code: "invalid_response"}
 	case r.OK:
@@ -261,7 +261,7 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		_, known := codes[code]
 		switch {
 		case x.err != nil:
-			return reply{}, networkError(Ambiguous, x.err)
+			return reply{}, unreadable(x.err)
 		case text == "ok":
 			return reply{OK: true}, nil
 		case known:
@@ -278,6 +278,16 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		}
 	}
 	return reply{}, classifyStatus(x, code)
+}
+
+// unreadable classifies a 2xx response that could not be read to its end: it was cut off halfway, or is longer
+// than any of Slack's. The request was processed by something, so the message may be posted. What was read is
+// not looked at: a beginning of JSON is not Slack's response, even if it says ok.
+func unreadable(err error) *Error {
+	if errors.Is(err, errReplyTooLong) {
+		return &Error{Class: Ambiguous, Code: "invalid_response", Explanation: errReplyTooLong.Error()}
+	}
+	return networkError(Ambiguous, err)
 }
 
 // classifyStatus classifies a response that is not 2xx. A code in the table is more specific than the status.
@@ -381,8 +391,6 @@ func networkCode(err error) string {
 		errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF):
 		return "connection_reset"
-	case errors.Is(err, errReplyTooLong):
-		return "invalid_response"
 	}
 	return "network_error"
 }

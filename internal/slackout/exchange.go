@@ -14,14 +14,17 @@ import (
 	"sync/atomic"
 
 	"notifier/internal/http1"
+	"notifier/internal/term"
 )
 
 // maxReply bounds how much of a response is read, in bytes. Slack echoes the message, so a response has at
 // most a few hundred kilobytes.
 const maxReply = 4 << 20
 
+var byteOrderMark = []byte("\ufeff")
+
 var (
-	errReplyTooLong = errors.New("the response is too long")
+	errReplyTooLong = fmt.Errorf("the response is longer than %s", term.Size(maxReply))
 	errFailed       = errors.New("the request failed") // all that slack-go gets: the real error holds the URL
 )
 
@@ -105,6 +108,7 @@ func (c recordingClient) Do(req *http.Request) (*http.Response, error) {
 	if len(x.body) > maxReply {
 		x.body, x.err = nil, errReplyTooLong
 	}
+	x.body = bytes.TrimPrefix(x.body, byteOrderMark) // some proxies add one, and JSON may not begin with it
 	resp.Body = io.NopCloser(bytes.NewReader(x.body))
 	return resp, nil
 }
