@@ -18,7 +18,7 @@ import (
 var floors = [][]string{
 	{
 		"lua", "internal/outcome", "internal/redact", "internal/term", "internal/buildinfo", "internal/pattern",
-		"internal/cached", "internal/denial", "internal/devstack/embedded", "internal/devstack/https",
+		"internal/cached", "internal/cause", "internal/denial", "internal/devstack/embedded", "internal/devstack/https",
 		"internal/http1", "internal/streams", "internal/wait",
 		"internal/consume/crash", "internal/consume/post/lanes",
 	},

@@ -10,6 +10,7 @@
 package http1
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
@@ -30,7 +31,7 @@ const (
 func NewTransport(roots *x509.CertPool, certificates ...tls.Certificate) *http.Transport {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		DialContext:         dial,
 		Protocols:           &http.Protocols{},
 		TLSClientConfig:     &tls.Config{RootCAs: roots, Certificates: certificates, NextProtos: []string{"http/1.1"}},
 		TLSHandshakeTimeout: connectTimeout,
@@ -39,3 +40,20 @@ func NewTransport(roots *x509.CertPool, certificates ...tls.Certificate) *http.T
 	transport.Protocols.SetHTTP1(true)
 	return transport
 }
+
+// dial connects. Its errors have the address as it was given, instead of the IP address that it was resolved
+// to: in HTTPS_PROXY an operator looks for the name.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(ctx, network, address)
+	if failed, ok := err.(*net.OpError); ok {
+		failed.Addr = given{network, address}
+	}
+	return connection, err
+}
+
+// given is an address that was not resolved.
+type given struct{ network, address string }
+
+func (g given) Network() string { return g.network }
+
+func (g given) String() string { return g.address }

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"notifier/internal/http1"
+	"notifier/internal/cause"
 )
 
 // Bounds of Slack's Retry-After. A header above the maximum is assumed to be the mistake of a proxy.
@@ -352,18 +352,18 @@ func classifyNoResponse(x *exchange) *Error {
 	case x.sent.Load():
 		failure.Class = Ambiguous
 	case x.noTLS.Load() && failure.Code != "timeout" && failure.Code != "canceled":
-		failure.Code, failure.Explanation = "tls_error", http1.Cause(x.err)
+		failure.Code, failure.Explanation = "tls_error", cause.Text(x.err)
 	}
 	return failure
 }
 
-// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, the
-// Explanation names it.
+// networkError describes a failure below HTTP by its code. Where the code leaves the cause open, or takes the
+// proxy for Slack, the Explanation names the cause.
 func networkError(class Class, err error) *Error {
-	failure := &Error{Class: class, Code: networkCode(err)}
-	switch failure.Code {
-	case "network_error", "dns_error":
-		failure.Explanation = http1.Cause(err)
+	failure := &Error{Class: class, Code: networkCode(err), Cause: cause.Of(err)}
+	explained := failure.Code == "network_error" || failure.Code == "dns_error"
+	if explained || failure.Cause == cause.Proxy {
+		failure.Explanation = cause.Text(err)
 	}
 	return failure
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"notifier/internal/cause"
 )
 
 // Class is a kind of failure. It determines how the caller handles an event that was not posted.
@@ -48,8 +50,11 @@ type Error struct {
 	// Explanation says more than the Code. It is Slack's own description of a mistake in the message, such as
 	// "[ERROR] must be less than 151 characters [json-pointer:/blocks/0/text/text]". With the codes
 	// network_error, tls_error and dns_error it is the cause, such as "x509: certificate signed by unknown
-	// authority". It is one printable line of at most 300 bytes, without credentials, and may be empty.
+	// authority". If a proxy could not be reached, it names the proxy. It is one printable line of at most
+	// 300 bytes, without credentials, and may be empty.
 	Explanation string
+	// Cause is the kind of a failure below HTTP, or "".
+	Cause cause.Kind
 	// RetryAfter is the shortest wait before the next attempt, from 1 s to 1 h. It is Slack's Retry-After
 	// with the class RetryAfter, and with Retry a time for failures known to last. If it is zero, the caller
 	// backs off by its own rules.
@@ -62,7 +67,7 @@ type Error struct {
 	// credentials or the whole workspace.
 	Workspace bool
 
-	cause error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
+	ended error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
 }
 
 // AsError returns the *Error in err's tree. For an error without one it is Ambiguous with the code "unknown".
@@ -92,4 +97,4 @@ func (e *Error) Detail() string {
 }
 
 // Unwrap returns the context's error when the caller's context ended the attempt, else nil.
-func (e *Error) Unwrap() error { return e.cause }
+func (e *Error) Unwrap() error { return e.ended }

@@ -35,7 +35,7 @@ type exchange struct {
 	status int         // 0: no response arrived
 	header http.Header
 	body   []byte
-	err    error // why there is no response or only a part; it can hold the webhook's URL: see http1.Cause
+	err    error // why there is no response or only a part; it can hold the webhook's URL: see package cause
 }
 
 type exchangeKey struct{}

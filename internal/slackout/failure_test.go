@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"notifier/internal/cause"
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
@@ -164,5 +165,42 @@ func TestHugeAnswer(t *testing.T) {
 		s.Respond(devstack.Next(devstack.Response{Body: strings.Repeat(" ", maxReply+1) + "ok"}))
 		_, err := newPoster(t, way.config(s)).Post(t.Context(), hello())
 		wantError(t, err, Error{Class: Ambiguous, Code: "invalid_response"})
+	}
+}
+
+// TestDeadProxyIsNamed: a proxy that is gone is not taken for Slack. Its password is not shown.
+func TestDeadProxyIsNamed(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	kit.Check(t, err)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	kit.Check(t, err)
+	_ = listener.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never replies
+	kit.Check(t, err)
+	defer silent.Close()
+	for _, test := range []struct {
+		proxy, code, explanation string
+		cause                    cause.Kind
+	}{
+		{"localhost:" + port, "connection_refused", "proxy localhost:" + port + ": connection refused", cause.Proxy},
+		{silent.Addr().String(), "timeout", "proxy " + silent.Addr().String() + ": no connection to Slack", ""},
+	} {
+		for _, config := range []Config{
+			{Token: testToken, APIURL: "https://slack.invalid/api/", Channel: "C0", Timeout: 300 * time.Millisecond},
+			{WebhookURL: "https://hooks.invalid/services/SeCrEt", Timeout: 300 * time.Millisecond},
+		} {
+			p := newPoster(t, config)
+			p.http.client.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{
+				Scheme: "http", Host: test.proxy, User: url.UserPassword("me", "SeCrEt"),
+			})
+			if p.Proxy() != test.proxy {
+				t.Errorf("Proxy() = %q, expected %s", p.Proxy(), test.proxy)
+			}
+			_, err := p.Post(t.Context(), hello())
+			wantError(t, err, Error{Class: Retry, Code: test.code})
+			if failure := AsError(err); failure.Explanation != test.explanation || failure.Cause != test.cause {
+				t.Errorf("%v (cause %q), expected %q (%q)", err, failure.Cause, test.explanation, test.cause)
+			}
+		}
 	}
 }

@@ -2,14 +2,16 @@ package slackout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
+	"notifier/internal/cause"
 	"notifier/internal/devstack/https"
 	"notifier/test/kit"
 )
@@ -99,34 +101,47 @@ func TestCauseIsNamed(t *testing.T) {
 	other, err := https.SelfSigned("slack.example")
 	kit.Check(t, err)
 	named := kit.ServeTLS(t, http.NotFoundHandler(), &https.Server{Certificate: other})
+	old, err := https.Expired("127.0.0.1")
+	kit.Check(t, err)
+	expired := kit.ServeTLS(t, http.NotFoundHandler(), &https.Server{Certificate: old})
 	for name, test := range map[string]struct {
 		url, code, explanation string
 		class                  Class
+		cause                  cause.Kind
 		trusted                *https.Certificate
 		dial                   error
 	}{
 		"HTTP/2 frames": {
 			"https://" + frames, "network_error", "malformed HTTP response: a frame of HTTP/2",
-			Ambiguous, trusted(), nil,
+			Ambiguous, cause.HTTP2, trusted(), nil,
 		},
 		"unknown authority": {
-			"https://" + frames, "tls_error", "x509: certificate signed by unknown authority", Retry, other, nil,
+			"https://" + frames, "tls_error", "x509: certificate signed by unknown authority", Retry,
+			cause.UnknownAuthority, other, nil,
 		},
 		"another name": {
 			"https://" + named, "tls_error", "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
-			Retry, other, nil,
+			Retry, cause.OtherName, other, nil,
+		},
+		"expired": {
+			"https://" + expired, "tls_error", "x509: certificate has expired or is not yet valid: current time ",
+			Retry, cause.Expired, old, nil,
 		},
 		"no TLS": {
 			"https://" + kit.Serve(t, http.NotFoundHandler()), "tls_error", "http: server gave HTTP response to HTTPS client",
-			Retry, other, nil,
+			Retry, cause.NotTLS, other, nil,
 		},
 		"no such host": {
-			"https://slack.example", "dns_error", "lookup slack.example: no such host", Retry, other,
+			"https://slack.example", "dns_error", "lookup slack.example: no such host", Retry, cause.UnknownHost, other,
 			&net.DNSError{Err: "no such host", Name: "slack.example", IsNotFound: true},
 		},
 		"no route": {
-			"https://slack.example", "network_error", "no route to host", Retry, other,
-			fmt.Errorf("connect: %w", errors.Join(errors.New("no route to host"))),
+			"https://slack.example", "network_error", "no route to host", Retry, cause.NoRoute, other,
+			os.NewSyscallError("connect", syscall.EHOSTUNREACH),
+		},
+		"no more files": {
+			"https://slack.example", "network_error", "too many open files", Retry, cause.TooManyFiles, other,
+			os.NewSyscallError("socket", syscall.EMFILE),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +159,7 @@ func TestCauseIsNamed(t *testing.T) {
 				_, err := p.Post(t.Context(), hello())
 				wantError(t, err, Error{Class: test.class, Code: test.code})
 				want := fmt.Sprintf("slack: %s: %s: %s", test.class, test.code, test.explanation)
-				if err == nil || err.Error() != want {
+				if err == nil || !strings.HasPrefix(err.Error(), want) || AsError(err).Cause != test.cause {
 					t.Errorf("error %v\nwant  %s", err, want)
 				}
 			}

@@ -107,6 +107,24 @@ func (p *Poster) Post(ctx context.Context, ev event.Event) (Receipt, error) {
 	return receipt, nil
 }
 
+// Proxy returns the host and port of the proxy that posts go through, or "". A user and a password in its URL
+// are left out.
+func (p *Poster) Proxy() string {
+	target := p.config.APIURL
+	if p.api == nil {
+		target = p.config.WebhookURL
+	}
+	request, err := http.NewRequest(http.MethodPost, target, nil)
+	if err != nil {
+		return ""
+	}
+	proxy, err := p.http.client.Transport.(*http.Transport).Proxy(request)
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Host
+}
+
 // Close closes idle connections. Posts in flight continue; later ones connect again.
 func (p *Poster) Close() { p.http.client.CloseIdleConnections() }
 
@@ -126,9 +144,13 @@ func (p *Poster) attempt(
 	if failure == nil {
 		return answer, nil
 	}
+	silent := failure.Code == "timeout" && failure.Explanation == "" && !x.sent.Load()
+	if proxy := p.Proxy(); silent && proxy != "" {
+		failure.Explanation = "proxy " + proxy + ": no connection to Slack"
+	}
 	failure.Explanation = p.config.explain(failure.Explanation)
 	if x.err != nil { // distinguishes the end of the caller's context from the timeout above
-		failure.cause = ctx.Err()
+		failure.ended = ctx.Err()
 	}
 	return reply{}, failure
 }

@@ -20,6 +20,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"notifier/internal/cause"
 	"notifier/internal/http1"
 	"notifier/internal/redact"
 )
@@ -186,7 +187,7 @@ func (c *otlpClient) upload(ctx context.Context, body []byte) error {
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return otlpError(redact.Host(c.endpoint) + ": " + http1.Cause(err))
+		return otlpError(redact.Host(c.endpoint) + ": " + cause.Text(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again

@@ -83,6 +83,13 @@ func SelfSigned(names ...string) (*Certificate, error) {
 	return sign(template, nil)
 }
 
+// Expired is SelfSigned for a certificate that has expired, for tests of clients.
+func Expired(names ...string) (*Certificate, error) {
+	template := template(names)
+	template.NotBefore, template.NotAfter = time.Now().Add(-lifetime), time.Now().Add(-time.Hour)
+	return sign(template, nil)
+}
+
 // Issue makes a certificate for host names and IP addresses, signed by this one. Servers and clients can use
 // it.
 func (c *Certificate) Issue(names ...string) (*Certificate, error) {

@@ -1,0 +1,168 @@
+// Package cause names why a connection failed: in a text for people, and as a Kind, by which a check knows
+// what to advise. It is the one place that knows how Go reports these failures, for all servers.
+//
+// The package is a leaf: it knows no protocol and no setting.
+package cause
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Kind is a kind of failure. Its text is for logs and tests.
+type Kind string
+
+// The kinds, a closed list. A failure of another kind has "".
+const (
+	Expired          Kind = "expired certificate" // or one that is not valid yet
+	OtherName        Kind = "certificate for another name"
+	UnknownAuthority Kind = "certificate of an unknown authority"
+	NoRoots          Kind = "unreadable authorities" // SSL_CERT_FILE names a file that cannot be used
+	NotTLS           Kind = "server without TLS"
+	HTTP2            Kind = "HTTP/2 alone" // the server speaks it although HTTP/1.1 was agreed
+	Refused          Kind = "connection refused"
+	UnknownHost      Kind = "unknown host"
+	NoRoute          Kind = "no route"
+	TooManyFiles     Kind = "too many open files"
+	Proxy            Kind = "unreachable proxy"
+)
+
+// Of returns the kind of a failure.
+func Of(err error) Kind {
+	var (
+		invalid x509.CertificateInvalidError
+		dns     *net.DNSError
+		failed  *net.OpError
+	)
+	switch {
+	case errors.As(err, &failed) && failed.Op == proxyConnect:
+		switch kind := Of(failed.Err); kind {
+		case "", Refused, UnknownHost, NoRoute:
+			return Proxy
+		default:
+			return kind
+		}
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return Expired
+	case errors.As(err, new(x509.HostnameError)):
+		return OtherName
+	case errors.As(err, new(x509.SystemRootsError)):
+		return NoRoots
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		if unusableRoots() != "" {
+			return NoRoots
+		}
+		return UnknownAuthority
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+		return NotTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
+		errors.As(err, &dns) && strings.HasSuffix(dns.Err, syscall.EMFILE.Error()): // which it does not wrap
+		return TooManyFiles
+	case dns != nil:
+		return UnknownHost
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return NoRoute
+	case err != nil && isHTTP2(Text(err)):
+		return HTTP2
+	}
+	return ""
+}
+
+// proxyConnect is the Op of net/http's error for a failed connection to a proxy.
+const proxyConnect = "proxyconnect"
+
+// Text returns the text of an error's cause, without the errors that wrap it: those quote the URL, which can
+// hold a secret. It quotes nothing that a server or a proxy has sent, which could be the request itself. If
+// the connection to the proxy is the cause, the text begins with "proxy HOST:PORT: ".
+func Text(err error) string {
+	var failed *net.OpError
+	if errors.As(err, &failed) && failed.Op == proxyConnect {
+		return "proxy" + dialled(failed.Err) + ": " + Text(failed.Err)
+	}
+	if errors.As(err, new(x509.UnknownAuthorityError)) {
+		return innermost(err) + unusableRoots()
+	}
+	return innermost(err)
+}
+
+// dialled returns a blank and the address that could not be dialled, or "".
+func dialled(err error) string {
+	var failed *net.OpError
+	if errors.As(err, &failed) && failed.Addr != nil {
+		return " " + failed.Addr.String()
+	}
+	return ""
+}
+
+func innermost(err error) string {
+	for {
+		var inner error
+		switch outer := err.(type) {
+		case *net.DNSError, *fs.PathError: // the errors inside name neither the host nor the file
+		case *net.OpError:
+			if !strings.HasSuffix(outer.Op, " error") { // "remote error": the server has sent an alert of TLS
+				inner = outer.Err
+			}
+		case interface{ Unwrap() error }:
+			inner = outer.Unwrap()
+		case interface{ Unwrap() []error }: // a format such as "%w: %w" ends with the cause
+			if all := outer.Unwrap(); len(all) > 0 {
+				inner = all[len(all)-1]
+			}
+		}
+		if inner == nil {
+			return withoutQuotation(err.Error())
+		}
+		err = inner
+	}
+}
+
+// http2Frame ends the text about a response that begins with a frame of HTTP/2.
+const http2Frame = ": a frame of HTTP/2"
+
+func isHTTP2(text string) bool {
+	return strings.HasSuffix(text, http2Frame) || strings.HasSuffix(text, "tls: no application protocol")
+}
+
+// withoutQuotation cuts a text before its first quotation: net/http quotes the beginning of a malformed
+// response. A frame of HTTP/2 is recognized.
+func withoutQuotation(text string) string {
+	before, quotation, found := strings.Cut(text, `"`)
+	if !found {
+		return text
+	}
+	if at := strings.LastIndex(before, " ("); at >= 0 { // a remark that is incomplete without the quotation
+		before = before[:at]
+	}
+	before = strings.TrimRight(before, " :[")
+	if strings.HasPrefix(quotation, `\x00\x00`) {
+		before += http2Frame
+	}
+	return before
+}
+
+// unusableRoots returns a remark if SSL_CERT_FILE names a file that has no authorities, or "". Go ignores a
+// missing file silently and then knows no private authority.
+func unusableRoots() string {
+	path := os.Getenv("SSL_CERT_FILE")
+	if path == "" {
+		return ""
+	}
+	content, err := os.ReadFile(path)
+	switch {
+	case err != nil:
+		return ", and SSL_CERT_FILE cannot be read: " + err.Error()
+	case !x509.NewCertPool().AppendCertsFromPEM(content):
+		return ", and SSL_CERT_FILE has no PEM certificate: " + path
+	}
+	return ""
+}
