@@ -48,3 +48,24 @@ func TestCheckStrict(t *testing.T) {
 	wantCheck(t, rows, "nats", preflight.OK, "no TLS")
 	wantCheck(t, rows, "redis", preflight.OK, server.Addr)
 }
+
+// TestCheckNamesTheProxy: which proxy is used for Slack, and that it is the one that is gone.
+func TestCheckNamesTheProxy(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{
+		"NATS_URL": "nats://127.0.0.1:1", "REDIS_URL": "redis://127.0.0.1:1", "SLACK_CHANNEL": "C0123",
+		"SLACK_BOT_TOKEN": "xoxb-" + secret, "HTTPS_PROXY": "http://me:" + secret + "@localhost:1",
+	}
+	rows := checkAgainst(t, env, exitFailed)
+	wantCheck(t, rows, "slack/proxy", preflight.OK, "localhost:1")
+	wantCheck(t, rows, "slack", preflight.Fail, "connection_refused: proxy localhost:1: connection refused; start the proxy")
+	env["HTTPS_PROXY"] = "http://me:" + secret + "@localhost:port"
+	out, errOut := runToEnd(t, env, exitUsage, "check")
+	if strings.Contains(out+errOut, secret) || !strings.Contains(errOut, "HTTPS_PROXY: is not the URL of a proxy") {
+		t.Errorf("%s%s", out, errOut)
+	}
+	_, errOut = runToEnd(t, env, exitUsage, "serve")
+	if !strings.Contains(errOut, "HTTPS_PROXY: is not the URL of a proxy") {
+		t.Errorf("%s", errOut)
+	}
+}

@@ -1,5 +1,5 @@
-// Package cause names why a connection failed: in a text for people, and as a Kind, by which a check knows
-// what to advise. It is the one place that knows how Go reports these failures, for all servers.
+// Package cause names why a connection failed: in a text for people, and as a Kind, by which a check
+// chooses its advice. It is the one place that knows how Go reports these failures, for all servers.
 //
 // The package is a leaf: it knows no protocol and no setting.
 package cause
@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -56,7 +57,7 @@ func Of(err error) Kind {
 	case errors.As(err, new(x509.SystemRootsError)):
 		return NoRoots
 	case errors.As(err, new(x509.UnknownAuthorityError)):
-		if unusableRoots() != "" {
+		if UnusableRoots() != nil {
 			return NoRoots
 		}
 		return UnknownAuthority
@@ -88,10 +89,13 @@ func Text(err error) string {
 	if errors.As(err, &failed) && failed.Op == proxyConnect {
 		return "proxy" + dialled(failed.Err) + ": " + Text(failed.Err)
 	}
+	text := innermost(err)
 	if errors.As(err, new(x509.UnknownAuthorityError)) {
-		return innermost(err) + unusableRoots()
+		if err := UnusableRoots(); err != nil {
+			text += ", and " + err.Error()
+		}
 	}
-	return innermost(err)
+	return text
 }
 
 // dialled returns a blank and the address that could not be dialled, or "".
@@ -150,19 +154,19 @@ func withoutQuotation(text string) string {
 	return before
 }
 
-// unusableRoots returns a remark if SSL_CERT_FILE names a file that has no authorities, or "". Go ignores a
-// missing file silently and then knows no private authority.
-func unusableRoots() string {
+// UnusableRoots returns an error if SSL_CERT_FILE names a file that has no authorities. Go ignores such a file
+// silently, and then knows no private authority.
+func UnusableRoots() error {
 	path := os.Getenv("SSL_CERT_FILE")
 	if path == "" {
-		return ""
+		return nil
 	}
 	content, err := os.ReadFile(path)
-	switch {
-	case err != nil:
-		return ", and SSL_CERT_FILE cannot be read: " + err.Error()
-	case !x509.NewCertPool().AppendCertsFromPEM(content):
-		return ", and SSL_CERT_FILE has no PEM certificate: " + path
+	if err != nil {
+		return fmt.Errorf("SSL_CERT_FILE cannot be read: %w", err)
 	}
-	return ""
+	if !x509.NewCertPool().AppendCertsFromPEM(content) {
+		return fmt.Errorf("SSL_CERT_FILE has no PEM certificate: %s", path)
+	}
+	return nil
 }

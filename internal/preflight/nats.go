@@ -381,8 +381,5 @@ func natsAdvice(err error) string {
 			return known.advice
 		}
 	}
-	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return "set NATS_TLS_CA to the authority that signed the server's certificate"
-	}
-	return ""
+	return natsAddress.advice(err)
 }

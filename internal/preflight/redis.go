@@ -2,9 +2,6 @@ package preflight
 
 import (
 	"context"
-	"crypto/x509"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,6 +216,9 @@ const unreachable = "check REDIS_URL, and the network"
 
 // redisAdvice returns the remedy for an error, or "".
 func redisAdvice(err error) string {
+	if advice := redisAddress.advice(err); advice != "" {
+		return advice
+	}
 	text := err.Error()
 	for _, known := range []struct{ sign, advice string }{
 		{"NOPERM", seeACL},
@@ -232,10 +232,6 @@ func redisAdvice(err error) string {
 		{"OOM", "it is full: give it more memory, or set smaller limits"},
 		{"DB index is out of range", "name an existing database in REDIS_URL: most servers have 0 to 15"},
 		{"SELECT is not allowed in cluster mode", "name no database in REDIS_URL: a Cluster has only 0"},
-		{"certificate", "set REDIS_TLS_CA to the authority that signed the server's certificate"},
-		{"connection refused", "check REDIS_URL, and whether the server is running"},
-		{"no such host", "check REDIS_URL"},
-		{"TLS handshake", "a server without TLS needs redis:// in REDIS_URL"},
 		{"EOF", "a server with TLS needs rediss:// in REDIS_URL, one without TLS redis://"},
 		{"timeout", unreachable},
 		{"deadline exceeded", unreachable},
@@ -253,16 +249,11 @@ func connectAdvice(client redis.UniversalClient, err error) string {
 	single, _ := client.(*redis.Client) // nil for a Cluster
 	sentinel := single != nil && single.Options().Addr == failoverAddr
 	refused := strings.Contains(text, "WRONGPASS") || strings.Contains(text, "NOAUTH")
-	var wrongName x509.HostnameError
 	switch {
-	case errors.As(err, &wrongName):
-		return fmt.Sprintf("give the server a certificate for %s", wrongName.Host)
 	case strings.Contains(text, "tls: certificate required"):
 		return "set REDIS_TLS_CERT and REDIS_TLS_KEY"
 	case strings.Contains(text, "remote error: tls: ") && strings.Contains(text, "certificate"):
 		return "the server refuses REDIS_TLS_CERT"
-	case errors.As(err, new(x509.UnknownAuthorityError)):
-		return "set REDIS_TLS_CA to the authority that signed the server's certificate, or add it there"
 	case refused && sentinel && strings.Contains(text, "all sentinels specified"):
 		return "check the user and the password before the @ in REDIS_URL, which are the Sentinels'; " +
 			"username= and password= are the server's"

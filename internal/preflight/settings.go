@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"notifier/internal/cause"
 	"notifier/internal/settings"
 	"notifier/internal/telemetry"
 	"notifier/internal/term"
@@ -67,6 +68,9 @@ func checkSettings(s settings.Settings) (problems []string) {
 	host, _, err := net.SplitHostPort(s.AdminAddr)
 	if err == nil && !isLoopback(host) && s.AdminToken == "" {
 		warn("ADMIN_ADDR %s is reachable from the network without a token; set ADMIN_TOKEN", s.AdminAddr)
+	}
+	if err := cause.UnusableRoots(); err != nil {
+		warn("%v; Go ignores it, so private authorities are unknown: correct it, or remove it", err)
 	}
 	if err := telemetry.CheckTracing(); err != nil {
 		for problem := range strings.SplitSeq(err.Error(), "\n") {

@@ -56,6 +56,12 @@ func TestUnknownVariablesAndExposedFiles(t *testing.T) {
 	want(t, rows, "settings", Warn, "LIMIT_GLOBL: is not a setting of notifier, and has no effect; LIMIT_GLOBAL is one")
 }
 
+func TestUnusableRoots(t *testing.T) {
+	t.Setenv("SSL_CERT_FILE", "/missing.pem")
+	want(t, found(t, settingsGroup(parsed(t))), "settings", Warn,
+		"SSL_CERT_FILE cannot be read: open /missing.pem: no such file or directory; Go ignores it")
+}
+
 func TestTracingVariables(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:"+secret+"@host/%zz")
 	rows := found(t, settingsGroup(parsed(t)))

@@ -18,8 +18,8 @@ const maxChannels = 10
 // slackCheck is the state of the checks of Slack, which run one at a time.
 type slackCheck struct {
 	settings settings.Settings
-	poster   *slackout.Poster
-	scopes   []string // nil if Slack does not list them
+	poster   *slackout.Poster // nil before the first check
+	scopes   []string         // nil if Slack does not list them
 }
 
 func slackGroup(s settings.Settings) group {
@@ -30,6 +30,7 @@ func slackGroup(s settings.Settings) group {
 		}
 	}
 	checks := []check{
+		{"slack/proxy", c.checkProxy},
 		{"slack", c.authenticate},
 		{"slack/scopes", c.checkScopes},
 		{"slack/channels", c.checkChannels},
@@ -37,16 +38,26 @@ func slackGroup(s settings.Settings) group {
 	return group{checks, end}
 }
 
-func (c *slackCheck) authenticate(ctx context.Context) []Row {
-	if c.settings.Slack.WebhookURL != "" {
-		return one(Skip, `only a post can check a webhook: "notifier publish CATEGORY TEXT"`)
-	}
+// checkProxy shows the proxy that posts go through. Without one there is no row.
+func (c *slackCheck) checkProxy(context.Context) []Row {
 	poster, err := slackout.New(c.settings.Slack)
 	if err != nil {
 		return stop("%v", err)
 	}
 	c.poster = poster
-	identity, err := poster.CheckAuth(ctx)
+	if proxy := poster.Proxy(); proxy != "" {
+		return one(OK, "%s", proxy)
+	}
+	return nil
+}
+
+func (c *slackCheck) webhook() bool { return c.settings.Slack.WebhookURL != "" }
+
+func (c *slackCheck) authenticate(ctx context.Context) []Row {
+	if c.webhook() {
+		return one(Skip, `only a post can check a webhook: "notifier publish CATEGORY TEXT"`)
+	}
+	identity, err := c.poster.CheckAuth(ctx)
 	if err != nil {
 		return stop("%s", advised(err, slackAdvice(err)))
 	}
@@ -59,7 +70,7 @@ func (c *slackCheck) has(scope string) bool { return slices.Contains(c.scopes, s
 func (c *slackCheck) checkScopes(context.Context) []Row {
 	listed := strings.Join(c.scopes, ", ")
 	switch {
-	case c.poster == nil:
+	case c.webhook():
 		return nil
 	case c.scopes == nil:
 		return one(Skip, "not listed by Slack; chat:write is needed")
@@ -75,7 +86,7 @@ func (c *slackCheck) checkScopes(context.Context) []Row {
 // checkChannels requests the history of each channel that is given by ID. Slack refuses it if the bot is not
 // a member. Without a scope to read histories, membership is unknown.
 func (c *slackCheck) checkChannels(ctx context.Context) (rows []Row) {
-	if c.poster == nil {
+	if c.webhook() {
 		return nil
 	}
 	channels := c.settings.Channels()
@@ -116,32 +127,4 @@ func (c *slackCheck) historyCode(ctx context.Context, channel string) string {
 	}
 	text := err.Error()
 	return text[strings.LastIndexByte(text, ' ')+1:]
-}
-
-// slackAdvice returns the remedy for an error, or "".
-func slackAdvice(err error) string {
-	var refused *slackout.Error
-	if !errors.As(err, &refused) {
-		return ""
-	}
-	if strings.HasPrefix(refused.Code, "proxy_") {
-		return "the proxy in HTTPS_PROXY refuses: check its user and password, and whether it allows Slack's host"
-	}
-	switch refused.Code {
-	case "invalid_auth":
-		return "copy SLACK_BOT_TOKEN again from the app's page"
-	case "token_revoked", "account_inactive":
-		return "install the app again, and set the new SLACK_BOT_TOKEN"
-	case "token_expired":
-		return "turn token rotation off in the app's settings"
-	case "unknown_method", "http_404":
-		return "set SLACK_API_URL to the base of Slack's Web API, such as https://slack.com/api/"
-	case "invalid_response":
-		return "this is not Slack: a proxy's page, or another server"
-	case "tls_error":
-		return "if a proxy has a certificate of its own, name its authority's file in SSL_CERT_FILE"
-	case "dns_error", "timeout", "connection_refused":
-		return "check the network, and HTTPS_PROXY"
-	}
-	return ""
 }

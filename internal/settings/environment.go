@@ -80,6 +80,9 @@ func (l *loader) readEnvironment(instead map[string]string) []Origin {
 			origins = append(origins, l.read(v, texts.Elem().Field(i).String()))
 		}
 	}
+	if l.need["SLACK_BOT_TOKEN"] {
+		l.checkProxies()
+	}
 	return origins
 }
 
