@@ -111,6 +111,23 @@ func TestRateLimitWithoutTimePausesOthers(t *testing.T) {
 	}
 }
 
+// A reason to wait names no time that Slack did not name.
+func TestRateLimitWithoutTimeIsSaid(t *testing.T) {
+	s := newFixture(t)
+	r := s.started()
+	s.slack.Respond(devstack.Always(devstack.Response{Status: 429}))
+	s.publish("errors", "hello")
+	const want = "Slack asked to wait and named no time"
+	s.eventually("the reason of the wait", func() bool { return r.waitsFor("slack") == want })
+	for range 3 { // later tries meet the same
+		before := s.slack.Requests()
+		s.eventually("another try", func() bool { return s.slack.Requests() > before })
+		if reason := r.waitsFor("slack"); reason != want {
+			t.Errorf("the worker waits because %q, expected %q", reason, want)
+		}
+	}
+}
+
 // The first post may have reached the channel before Slack began to refuse it, so the event keeps its slot.
 func TestAmbiguousPostIsNotRefunded(t *testing.T) {
 	s := newFixture(t)

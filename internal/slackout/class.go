@@ -281,8 +281,8 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 }
 
 // unreadable classifies a 2xx response that could not be read to its end: it was cut off halfway, or is longer
-// than any of Slack's. The request was processed by something, so the message may be posted. What was read is
-// not looked at: a beginning of JSON is not Slack's response, even if it says ok.
+// than any of Slack's. Something has processed the request, so the message may be posted. The
+// part that was read is ignored: the beginning of a response is not Slack's, even if it says ok.
 func unreadable(err error) *Error {
 	if errors.Is(err, errReplyTooLong) {
 		return &Error{Class: Ambiguous, Code: "invalid_response", Explanation: errReplyTooLong.Error()}
@@ -293,7 +293,9 @@ func unreadable(err error) *Error {
 // classifyStatus classifies a response that is not 2xx. A code in the table is more specific than the status.
 //
 // Without such a code, a status of 500 or more proves nothing: Slack may have failed after it had stored the
-// message, and a gateway loses responses, not requests.
+// message, and a gateway loses responses, not requests. Nor does the Retry-After of a 503 count: Slack documents
+// it with a 429 alone, so it is the guess of a gateway or its maintenance page, which can be an hour too long.
+// The caller tries one post at a time, and backs off.
 func classifyStatus(x *exchange, code string) *Error {
 	if _, known := codes[code]; known {
 		return classifyCode(x, code)
@@ -323,7 +325,7 @@ func classifyCode(x *exchange, code string) *Error {
 	return failure
 }
 
-// retryAfter parses the Retry-After header, in seconds or as a date, and bounds it to [minRetryAfter,
+// retryAfter parses the Retry-After header of a 429, in seconds or as a date, and bounds it to [minRetryAfter,
 // MaxRetryAfter]. It is 0 without a valid header: Slack has named no time, and a guess would be too long or
 // too short.
 func retryAfter(h http.Header, now time.Time) time.Duration {

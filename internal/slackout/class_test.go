@@ -128,6 +128,7 @@ var (
 
 		// Slack may have stored the message before it or a gateway failed. Only a code of Slack's own excludes that.
 		{devstack.Response{Status: 500, Accept: true, Body: html}, Error{Class: Ambiguous, Code: "http_500"}},
+		{devstack.Response{Status: 503, RetryAfter: "3600"}, Error{Class: Ambiguous, Code: "http_503"}},
 		{devstack.Response{Status: 503, Code: "search_unavailable"}, Error{Class: Ambiguous, Code: "http_503"}},
 		{devstack.Response{Status: 503, Body: `{"ok":true}`}, Error{Class: Ambiguous, Code: "http_503"}},
 		{devstack.Response{Status: 599}, Error{Class: Ambiguous, Code: "http_599"}},

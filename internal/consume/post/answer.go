@@ -57,7 +57,7 @@ func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
 
 // limited handles a 429. All workers pause the channel, and perhaps the workspace.
 func (a *attempt) limited(retryAfter time.Duration) {
-	tracker := a.s.settings.Tracker
+	tracker, asked := a.s.settings.Tracker, askedToWait(retryAfter)
 	// The pause that this post was the probe of must not end with a 429 that names no time.
 	retryAfter = max(retryAfter, laneBackoff.First)
 	a.end.Signal, a.end.AtLeast = lanes.ChannelLimited, retryAfter
@@ -66,18 +66,30 @@ func (a *attempt) limited(retryAfter time.Duration) {
 	scope, left := a.record(answer)
 	if scope == ratelimit.PausedWorkspace {
 		a.end.Signal, a.end.AtLeast = lanes.WorkspacePaused, left
-		tracker.Lost(availability.Slack, askedToWait(left))
+		tracker.Lost(availability.Slack, asked)
 		return
 	}
-	tracker.ChannelLost(laneOf(a.p.channel), askedToWait(retryAfter))
+	tracker.ChannelLost(laneOf(a.p.channel), asked)
 }
 
-// askedToWait is a reason to wait: Slack's limit.
+// askedToWait is a reason to wait: a 429 and its Retry-After. Zero means that it named no time.
 type askedToWait time.Duration
 
 func (a askedToWait) Error() string {
-	return fmt.Sprintf("%s %.0f s", ratelimit.AskedToWait, math.Ceil(time.Duration(a).Seconds()))
+	if a == 0 {
+		return ratelimit.AskedToWait + " and named no time"
+	}
+	return fmt.Sprintf("%s %s", ratelimit.AskedToWait, seconds(time.Duration(a)))
 }
+
+// pauseLeft is a reason to wait: what is left of a pause after a 429, perhaps of another worker's post.
+type pauseLeft time.Duration
+
+func (p pauseLeft) Error() string {
+	return fmt.Sprintf("%s, %s left", ratelimit.AskedToWait, seconds(time.Duration(p)))
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds())) }
 
 // closeGate closes the gate of the channel, or of all channels if the failure concerns them all.
 func (a *attempt) closeGate(failure *slackout.Error) {

@@ -165,12 +165,12 @@ func (a *attempt) notPermitted(permit ratelimit.Permit) {
 	case ratelimit.WorkspacePaused:
 		a.end.Signal, a.end.AtLeast = lanes.WorkspacePaused, permit.Wait
 		if permit.Wait >= shortestPause {
-			a.s.settings.Tracker.Lost(availability.Slack, askedToWait(permit.Wait))
+			a.s.settings.Tracker.Lost(availability.Slack, pauseLeft(permit.Wait))
 		}
 	case ratelimit.ChannelPaused:
 		a.end.Signal, a.end.AtLeast = lanes.ChannelPaused, permit.Wait
 		if permit.Wait >= shortestPause {
-			a.s.settings.Tracker.ChannelLost(laneOf(a.p.channel), askedToWait(permit.Wait))
+			a.s.settings.Tracker.ChannelLost(laneOf(a.p.channel), pauseLeft(permit.Wait))
 		}
 	case ratelimit.Paced:
 		a.end.Pace = permit.Wait
