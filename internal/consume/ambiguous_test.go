@@ -118,3 +118,17 @@ func TestChannelIsSearchedAfterAnOutage(t *testing.T) {
 	s.expectEachPostedOnce(1)
 	r.expectReady() // although nothing was posted since
 }
+
+// Without metadata no post is found again, which an operator learns from one line.
+func TestRefusedMetadataIsLogged(t *testing.T) {
+	s := newFixture(t)
+	s.started()
+	s.slack.Respond(devstack.Next(devstack.Response{Code: "metadata_too_large"}))
+	s.publishMany("errors", 3)
+	s.settled(3)
+	const said = "cannot look up ambiguous posts until a restart, because Slack refuses metadata"
+	if lines := s.log.named(said); len(lines) != 1 || lines[0]["error"] != "slack: unavailable: metadata_too_large" {
+		t.Errorf("%v, expected one line with the code", lines)
+	}
+	s.expectEachPostedOnce(3)
+}

@@ -67,6 +67,10 @@ type Error struct {
 	// credentials or the whole workspace.
 	Workspace bool
 
+	// Unmarked reports, once for a Poster, that Slack refused the metadata of its messages: later messages have
+	// none, and Find finds nothing.
+	Unmarked bool
+
 	ended error // context.Canceled, context.DeadlineExceeded or nil: nothing that could hold a secret
 }
 

@@ -54,6 +54,9 @@ func TestRefusedMetadata(t *testing.T) {
 			s.Respond(devstack.Next(devstack.Response{Code: code}))
 			_, err := p.Post(t.Context(), hello())
 			wantError(t, err, Error{Class: Retry, Code: code})
+			if !AsError(err).Unmarked {
+				t.Error("the failure does not say that there are no marks any more")
+			}
 			for range 2 {
 				if _, err := p.Post(t.Context(), hello()); err != nil {
 					t.Fatal(err)

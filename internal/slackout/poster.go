@@ -170,8 +170,7 @@ func (p *Poster) postMessage(ctx context.Context, channel string, of mark, msg m
 		p.learned.posted(channel, answer)
 	case !errors.As(err, &failure):
 	case marked && codes[failure.Code].metadata:
-		p.learned.noMetadata.Store(true)
-		failure.Class = Retry
+		failure.Class, failure.Unmarked = Retry, p.learned.noMetadata.CompareAndSwap(false, true)
 	case codes[failure.Code].method && strings.Contains(failure.Explanation, "json-pointer"):
 		// The message needs a scope that the token lacks, such as that for videos. Others do not.
 		failure.Class, failure.Workspace = Rejected, false

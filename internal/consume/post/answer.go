@@ -36,6 +36,10 @@ func (a *attempt) inSlack(receipt slackout.Receipt) {
 // failed handles a post that was not made, or may not have been.
 func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
 	a.p.failure = failure.Detail()
+	if failure.Unmarked {
+		a.s.settings.Log.Warn("cannot look up ambiguous posts until a restart, because Slack refuses metadata",
+			zap.Error(failure))
+	}
 	a.job.Wait(0)
 	switch {
 	case failure.Class == slackout.RetryAfter:
