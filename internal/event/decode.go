@@ -10,6 +10,7 @@ import (
 
 	"notifier/internal/outcome"
 	"notifier/internal/pattern"
+	"notifier/internal/term"
 )
 
 const (
@@ -234,9 +235,10 @@ func malformed(format string, args ...any) *Rejection {
 	return &Rejection{outcome.Malformed, fmt.Sprintf(format, args...)}
 }
 
-// blank reports whether text shows nothing: it has only white space, control and formatting characters.
+// blank reports whether text shows nothing: it has only white space, control and formatting characters, and
+// sequences for terminals.
 func blank(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool {
+	return !strings.ContainsFunc(term.Message(text), func(r rune) bool {
 		return !unicode.In(r, unicode.White_Space, unicode.Cc, unicode.Cf)
 	})
 }

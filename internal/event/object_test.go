@@ -66,6 +66,7 @@ func TestDecodeJSONObjectRejects(t *testing.T) {
 		"block: string":       {message: message(`{"blocks":["divider"]}`), detail: "blocks[0] is a string, expected an object"},
 		"blocks: too deep":    {message: message(`{"blocks":[{"a":` + nested(32) + `}]}`), detail: "blocks is nested in more than 32 levels"},
 		"attachments: object": {message: message(`{"text":"x","attachments":{}}`), detail: "attachments is an object, expected an array"},
+		"colours alone":       {message: message(`{"text":"\u001b[1;31m \u001b[0m"}`), detail: neither},
 		"control characters":  {message: message(`{"text":"\u0007\u202e\u200b \u2066"}`), detail: neither},
 		"channel: long":       {message: message(`{"text":"x","channel":"c` + strings.Repeat("ä", 2000) + `"}`), reason: outcome.Unroutable, detail: `channel "c` + strings.Repeat("ä", 38) + `…" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
 		"channel: unlisted":   {message: message(`{"text":"x","channel":"c0123"}`), reason: outcome.Unroutable, detail: `channel "c0123" is in neither SLACK_CHANNEL nor SLACK_ROUTES`},
