@@ -363,9 +363,10 @@ func writeLetter(out io.Writer, stream string, letter *letters.Letter) error {
 	return err
 }
 
-// userinfo is the user and password of a URL within a text, percent-encoded or not. A password can have any
-// characters, so it ends at the last "@".
-var userinfo = regexp.MustCompile(`(?i)(:(?://|%2f%2f))[^\s"']*(@|%40)`)
+// userinfo is the user and password of a URL within a text. Each of the URL's characters may be percent-encoded,
+// also repeatedly, and JSON may write a slash as "\/". A password can have any characters, so it ends at the
+// last "@".
+var userinfo = regexp.MustCompile(`(?i)((?:\\?/|%(?:25)*2f){2})[^\s"']*(@|%(?:25)*40)`)
 
 // shownHeaders returns the publisher's headers without the passwords in URLs, such as a CloudEvent's source.
 func shownHeaders(letter *letters.Letter) map[string][]string {
