@@ -19,6 +19,7 @@ import (
 	cmdline "notifier/internal/cli"
 	"notifier/internal/consume/letters"
 	"notifier/internal/outcome"
+	"notifier/internal/redact"
 	"notifier/internal/settings"
 	"notifier/internal/term"
 )
@@ -363,10 +364,9 @@ func writeLetter(out io.Writer, stream string, letter *letters.Letter) error {
 	return err
 }
 
-// userinfo is the user and password of a URL within a text. Each of the URL's characters may be percent-encoded,
-// also repeatedly, and JSON may write a slash as "\/". A password can have any characters, so it ends at the
-// last "@".
-var userinfo = regexp.MustCompile(`(?i)((?:\\?/|%(?:25)*2f){2})[^\s"']*(@|%(?:25)*40)`)
+// userinfo is the user and password of a URL within a text. A password can have any characters, so it ends at
+// the last "@".
+var userinfo = regexp.MustCompile(`//[^\s"']*@`)
 
 // shownHeaders returns the publisher's headers without the passwords in URLs, such as a CloudEvent's source.
 func shownHeaders(letter *letters.Letter) map[string][]string {
@@ -374,7 +374,7 @@ func shownHeaders(letter *letters.Letter) map[string][]string {
 	for name, values := range headers {
 		shown := make([]string, len(values))
 		for i, value := range values {
-			shown[i] = userinfo.ReplaceAllString(value, "${1}?${2}")
+			shown[i] = userinfo.ReplaceAllString(redact.Encoded(value), "//?@")
 		}
 		headers[name] = shown
 	}

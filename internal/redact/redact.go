@@ -6,6 +6,7 @@ package redact
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -75,9 +76,23 @@ func Redis(raw string) string {
 // hidden replaces an address in a text.
 const hidden = "[redacted]"
 
+// encodedUser is the user and password of a URL in another encoding. A password can have any characters, so it
+// ends at the last "@".
+var encodedUser = regexp.MustCompile(`(?i)((?:\\/|%(?:25)*2f){2})[^\s"']*(@|%(?:25)*40)`)
+
+// Encoded hides the user and the password of each URL in a text whose slashes are percent-encoded, perhaps
+// repeatedly, or written "\/" as JSON allows.
+func Encoded(text string) string {
+	if !strings.ContainsAny(text, `%\`) {
+		return text
+	}
+	return encodedUser.ReplaceAllString(text, "${1}"+hidden+"${2}")
+}
+
 // Text removes the user and the password of each URL in a text. Behind "//", if there is no valid host, the
 // rest of the word is hidden. Its time is proportional to the text.
 func Text(text string) string {
+	text = Encoded(text)
 	var shown strings.Builder
 	for {
 		before, after, found := strings.Cut(text, "//")

@@ -25,6 +25,11 @@ func TestTextHasNoUsersAndPasswords(t *testing.T) {
 		"from https://me:hunter2@a/ and https://hunter2@b/": "from https://a/ and https://b/",
 		"<https://me:hunter2@ci.example>, next":             "<https://ci.example>, next",
 		"https://proxy/https://me:hunter2@ci/x":             "https://proxy/https://ci/x",
+		// In another encoding.
+		"https%3A%2F%2Fme:hunter2%40ci.example%2F1":     "https%3A%2F%2F[redacted]%40ci.example%2F1",
+		"to=https:%252f%252Fme%253Ahunter2%2540ci next": "to=https:%252f%252F[redacted]%2540ci next",
+		`{"url":"https:\/\/me:hunter2@ci"}`:             `{"url":"https:\/\/[redacted]@ci"}`,
+		"https%3A%2F%2Fci.example%2F1":                  "https%3A%2F%2Fci.example%2F1",
 		// With an invalid host.
 		"https://me:hunter2":                                  "https://[redacted]",
 		"https://me:hun/ter2@ci.example/job1 x":               "https://[redacted] x",
