@@ -1,9 +1,9 @@
 // Package digest posts a message about the events that were not sent, at most once in an interval:
 //
 //	Not sent in the last 30m: 412 events over a limit, 5 muted
-//	• errors: 380 (370 category limit, 10 global limit)
-//	• deploys: 32 (global limit)
-//	Muted: debug 5
+//	• `errors`: 380 (370 category limit, 10 global limit)
+//	• `deploys`: 32 (global limit)
+//	Muted: `debug` 5
 //
 // Intervals are periods of Redis's clock. The Reporters of package report count the drops of a period in one
 // hash. A few seconds after its end each worker tries to claim the period with SET NX, and the worker that

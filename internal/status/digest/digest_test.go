@@ -132,13 +132,13 @@ func TestOneReplicaPostsAPeriod(t *testing.T) {
 	}
 	w.wantPosts(1)
 	want := "#ops Not sent in the last 30m: 380 events over a limit, 5 muted\n" +
-		"• errors: 380 (370 category limit, 10 global limit)\nMuted: debug 5"
+		"• `errors`: 380 (370 category limit, 10 global limit)\nMuted: `debug` 5"
 	if got := w.slack.posts()[0]; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	all(nine.Add(time.Hour + 4*time.Second))
 	w.wantPosts(2)
-	if got := w.slack.posts()[1]; !strings.HasSuffix(got, "1 event over a limit\n• later: 1 (group limit)") {
+	if got := w.slack.posts()[1]; !strings.HasSuffix(got, "1 event over a limit\n• `later`: 1 (group limit)") {
 		t.Errorf("%s", got)
 	}
 	all(nine.Add(90*time.Minute + 4*time.Second)) // nothing was dropped
@@ -314,8 +314,8 @@ func TestText(t *testing.T) {
 	}
 	got := digest.Text(90*time.Minute, many)
 	for _, want := range []string{
-		"Not sent in the last 1h30m: 2772 events over a limit, 33 muted\n", "• c09: 91 (category limit)\n• and 1817 more in 23 categories\n",
-		", m09 1, and 23 more in 23 categories",
+		"Not sent in the last 1h30m: 2772 events over a limit, 33 muted\n", "• `c09`: 91 (category limit)\n• and 1817 more in 23 categories\n",
+		", `m09` 1, and 23 more in 23 categories",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s\nexpected %q", got, want)
@@ -327,9 +327,13 @@ func TestText(t *testing.T) {
 	}{
 		{[]report.Drop{drop("global", "_other", 2)}, "Not sent in the last 1m: 2 events over a limit\n• other categories: 2 (global limit)"},
 		{[]report.Drop{drop("group", "<!channel>&\u202e\n<http://x|y>", 1)},
-			"Not sent in the last 1m: 1 event over a limit\n• &lt;!channel&gt;&amp;??&lt;http://x|y&gt;: 1 (group limit)"},
+			"Not sent in the last 1m: 1 event over a limit\n• `&lt;!channel&gt;&amp;??&lt;http://x|y&gt;`: 1 (group limit)"},
 		{[]report.Drop{drop("group", strings.Repeat("<@U1>", 50), 1)},
-			"Not sent in the last 1m: 1 event over a limit\n• " + strings.Repeat("&lt;@U1&gt;", 11) + "&lt;@…: 1 (group limit)"},
+			"Not sent in the last 1m: 1 event over a limit\n• `" + strings.Repeat("&lt;@U1&gt;", 11) + "&lt;@…`: 1 (group limit)"},
+		{[]report.Drop{drop("group", "``` *x* https://evil.example", 1)},
+			"Not sent in the last 1m: 1 event over a limit\n• `''' *x* https://evil.example`: 1 (group limit)"},
+		{[]report.Drop{drop("muted", "https.evil.example`", 1)},
+			"Not sent in the last 1m: 1 muted\nMuted: `https.evil.example'` 1"},
 	} {
 		if got := digest.Text(time.Minute, test.drops); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)

@@ -91,7 +91,7 @@ func total(rows []row) (n int64) {
 	return n
 }
 
-// line is "errors: 380 (370 category limit, 10 global limit)".
+// line is "`errors`: 380 (370 category limit, 10 global limit)".
 func (r row) line() string {
 	limits := make([]string, len(r.drops))
 	for i, d := range r.drops {
@@ -107,11 +107,13 @@ func restLine(rows []row) string {
 	return fmt.Sprintf("and %d more in %s", total(rows), term.Count(len(rows), "category"))
 }
 
-// name returns the category for a message. A publisher chose it: it is printable, and &, < and > begin no
-// mention and no link.
+// name returns the category for a message, as inline code. A publisher chose it, and Slack would format a text
+// such as *errors* and link a category such as ci.example. In code only &, < and > have a meaning, which are
+// escaped, and the backtick that ends it.
 func (r row) name() string {
 	if r.category == outcome.OtherCategories {
 		return "other categories"
 	}
-	return markup.Escape(term.Cut(term.Printable(outcome.CategoryOf(r.category)), maxNameBytes))
+	name := strings.ReplaceAll(term.Printable(outcome.CategoryOf(r.category)), "`", "'")
+	return "`" + markup.Escape(term.Cut(name, maxNameBytes)) + "`"
 }
