@@ -1,11 +1,13 @@
 package main
 
 import (
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
 	"notifier/internal/preflight"
+	"notifier/test/kit"
 	"notifier/test/redistest"
 )
 
@@ -68,4 +70,24 @@ func TestCheckNamesTheProxy(t *testing.T) {
 	if !strings.Contains(errOut, "HTTPS_PROXY: is not the URL of a proxy") {
 		t.Errorf("%s", errOut)
 	}
+}
+
+// TestCheckNamesTheAuthorities: an unreadable SSL_CERT_FILE is at fault, and not only an unknown authority.
+func TestCheckNamesTheAuthorities(t *testing.T) {
+	t.Parallel()
+	secure, trust := kit.SlackTLS(t)
+	if secure == nil {
+		t.Skip("SSL_CERT_FILE has no effect here")
+	}
+	addr := kit.ServeTLS(t, http.NotFoundHandler(), secure)
+	env := map[string]string{
+		"NATS_URL": "nats://127.0.0.1:1", "REDIS_URL": "redis://127.0.0.1:1", "SLACK_CHANNEL": "C0123",
+		"SLACK_BOT_TOKEN": "xoxb-" + secret, "SLACK_API_URL": "https://" + addr + "/api/",
+	}
+	wantCheck(t, checkAgainst(t, with(env, trust), exitFailed), "slack", preflight.Fail, "http_404; set SLACK_API_URL")
+	env["SSL_CERT_FILE"] = "/missing.pem"
+	rows := checkAgainst(t, env, exitFailed)
+	wantCheck(t, rows, "settings", preflight.Warn, "SSL_CERT_FILE cannot be read: open /missing.pem")
+	wantCheck(t, rows, "slack", preflight.Fail, "unknown authority, and SSL_CERT_FILE cannot be read: open /missing.pem: "+
+		"no such file or directory; correct SSL_CERT_FILE")
 }
