@@ -94,7 +94,10 @@ func TestSharedFieldsDoNotLeak(t *testing.T) {
 		"mute":      func(r *result.Result) { r.Mute = mute },
 		"detail":    func(r *result.Result) { r.Detail = "a fault" },
 		"no letter": func(r *result.Result) { r.NoLetter = true },
-		"delivery":  func(r *result.Result) { r.Delivery = &feed.Delivery{Seq: 2, Redelivered: true} },
+		"delivery": func(r *result.Result) {
+			r.Delivery = &feed.Delivery{Seq: 2}
+			r.Delivery.Redelivered.Store(true)
+		},
 	} {
 		var written zaptest.Buffer
 		encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{})

@@ -105,7 +105,7 @@ func (d *Decider) Age(ctx context.Context, jobs []*Job) error {
 	now := time.Now()
 	for _, job := range jobs {
 		age := now.Sub(job.Result.Event.Time)
-		redelivered := job.Result.Delivery.Redelivered && job.Admitted.IsZero()
+		redelivered := job.Result.Delivery.Redelivered.Load() && job.Admitted.IsZero()
 		if age <= d.MaxAge || redelivered || job.Verdict.Next != GoOn {
 			continue
 		}

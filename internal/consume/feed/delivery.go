@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,11 +14,14 @@ import (
 // Delivery is one message that this worker holds, from its arrival until Feed.Ack, Term or Later ends it.
 // Only one goroutine may end it, and only once; if Later returns false, the delivery has not ended.
 type Delivery struct {
-	Message     event.Message
-	Token       string // names the stream message, the same at each redelivery; see ratelimit.Request
-	Seq         uint64 // its sequence in the stream
-	Redelivered bool   // it was delivered before, to this worker or to another
-	Bytes       int64  // of memory that it takes until it has ended; see keep
+	Message event.Message
+	Token   string // names the stream message, the same at each redelivery; see ratelimit.Request
+	Seq     uint64 // its sequence in the stream
+	Bytes   int64  // of memory that it takes until it has ended; see keep
+
+	// Redelivered is set if the event was delivered more than once, to this worker or to others. It may become
+	// true while the delivery is held: during an outage another worker may get the event, and charge or post it.
+	Redelivered atomic.Bool
 
 	feed *Feed
 
@@ -35,16 +39,17 @@ func (s *Feed) delivery(message *nats.Msg, meta metadata, now time.Time) *Delive
 	id := string(name)
 	kept, size := keep(message, s.settings.MostPayload)
 	kept.FallbackID, kept.Published = id, meta.published
-	return &Delivery{
-		Message:     kept,
-		Token:       id[len(s.settings.Stream)+1:],
-		Seq:         meta.sequence,
-		Redelivered: meta.delivered > 1,
-		Bytes:       size,
-		feed:        s,
-		reply:       message.Reply,
-		touched:     now,
+	d := &Delivery{
+		Message: kept,
+		Token:   id[len(s.settings.Stream)+1:],
+		Seq:     meta.sequence,
+		Bytes:   size,
+		feed:    s,
+		reply:   message.Reply,
+		touched: now,
 	}
+	d.Redelivered.Store(meta.delivered > 1)
+	return d
 }
 
 // The acknowledgements of the JetStream protocol.

@@ -224,7 +224,7 @@ func TestForgedSizeHeadersAreNotRedelivered(t *testing.T) {
 			t.Fatalf("%d of %d events, and then none", got, forged)
 		}
 		for _, d := range taken {
-			if d.Redelivered {
+			if d.Redelivered.Load() {
 				t.Fatalf("event %d was sent back", d.Seq)
 			}
 		}

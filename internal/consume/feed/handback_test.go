@@ -29,7 +29,7 @@ func TestReturnedEventComesAfterItsDelay(t *testing.T) {
 	if waited := time.Since(began); waited < delay-50*time.Millisecond || waited > kit.Patience {
 		t.Errorf("it came back after %s, expected %s", waited, delay)
 	}
-	if again == d || again.Token != d.Token || !again.Redelivered || again.Seq != d.Seq {
+	if again == d || again.Token != d.Token || !again.Redelivered.Load() || again.Seq != d.Seq {
 		t.Errorf("what came back is %+v, expected a new delivery of %+v", again, d)
 	}
 	kit.Check(t, s.Ack(again))

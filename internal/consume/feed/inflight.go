@@ -42,12 +42,13 @@ func newInflight(capacity int, budget int64) *inflight {
 
 // add queues a delivery; reserved bytes remain for messages still to come. If the event is already held, the
 // server has delivered it again, because AckWait has passed or the consumer was created again: the held
-// delivery continues with the newer acknowledgement subject.
+// delivery continues as a redelivery, with the newer acknowledgement subject.
 func (f *inflight) add(d *Delivery, reserved int64) {
 	f.mu.Lock()
 	known := f.held[d.Token]
 	if known != nil {
 		known.reply, known.touched = d.reply, d.touched
+		known.Redelivered.Store(true)
 	} else {
 		f.held[d.Token] = d
 		f.queue = append(f.queue, d)

@@ -15,7 +15,9 @@ import (
 func arrival(name string) *Delivery { return &Delivery{Token: name, reply: "reply to " + name} }
 
 func again(name string) *Delivery {
-	return &Delivery{Token: name, reply: "second reply to " + name, Redelivered: true}
+	d := &Delivery{Token: name, reply: "second reply to " + name}
+	d.Redelivered.Store(true)
+	return d
 }
 
 // full returns a set with n deliveries, named 0, 1, and so on.
@@ -153,6 +155,9 @@ func TestRedeliveryReplacesTheReply(t *testing.T) {
 	if first, second := f.replyOf(deliveries[0]), f.replyOf(deliveries[1]); f.size() != 2 ||
 		first != "new reply to 0" || second != "second reply to 1" {
 		t.Errorf("size %d with the replies %q and %q", f.size(), first, second)
+	}
+	if !deliveries[0].Redelivered.Load() || !deliveries[1].Redelivered.Load() {
+		t.Error("a held delivery is not marked as redelivered, and another worker may have charged its event")
 	}
 	f.release(deliveries...)
 	f.add(again("0"), 0)

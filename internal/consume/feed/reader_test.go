@@ -518,7 +518,7 @@ func TestAMessageWithAStatusHeaderIsAMessage(t *testing.T) {
 	}
 	d := taken[0]
 	published := d.Message.Published.UnixNano()
-	if d.Message.Header["Status"][0] != "409" || d.Seq != 1 || d.Redelivered || published != 1700000000000000000 {
+	if d.Message.Header["Status"][0] != "409" || d.Seq != 1 || d.Redelivered.Load() || published != 1700000000000000000 {
 		t.Errorf("delivery %+v", d)
 	}
 	if d.Message.FallbackID != "S."+d.Token {

@@ -100,7 +100,7 @@ func NewBox(settings BoxSettings) *Box {
 // server cannot take it, the box holds it all the same.
 func (b *Box) Offer(r result.Result) bool {
 	// A redelivered event was counted at its first delivery.
-	if !r.Delivery.Redelivered && !b.quotas.take(letterCategory(&r), time.Now()) {
+	if !r.Delivery.Redelivered.Load() && !b.quotas.take(letterCategory(&r), time.Now()) {
 		return false
 	}
 	if b.hasRoom() || !b.later(r.Delivery, returnDelay) {

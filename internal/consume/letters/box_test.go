@@ -328,7 +328,7 @@ func TestReturnedEventIsCountedOnce(t *testing.T) {
 		}
 		expect(t, "without a letter", []string{"new"}, d.offers("new"))
 		back := malformed("back")
-		back.Delivery.Redelivered = true
+		back.Delivery.Redelivered.Store(true)
 		expect(t, "taken over", true, d.Offer(back))
 	})
 }

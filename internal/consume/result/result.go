@@ -92,6 +92,6 @@ func (r *Result) Complete(record *outcome.Record) {
 		record.Latency = float64(r.Latency.Microseconds()) / 1000
 	}
 	if r.Delivery != nil {
-		record.Redelivered, record.StreamSeq = r.Delivery.Redelivered, r.Delivery.Seq
+		record.Redelivered, record.StreamSeq = r.Delivery.Redelivered.Load(), r.Delivery.Seq
 	}
 }
