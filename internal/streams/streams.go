@@ -21,8 +21,48 @@ const MostReplicas = 5
 // safeReplicas lets a stream survive the loss of any one server.
 const safeReplicas = 3
 
-// creationTimeout bounds the creation of a stream, which takes longer than a lookup.
-const creationTimeout = 5 * time.Second
+// RequestTimeout bounds one request. The reply of a distant server, or of a busy one, takes more than a second.
+const RequestTimeout = 5 * time.Second
+
+// lostRequest is the time after which LookUp repeats a request.
+const lostRequest = time.Second
+
+// ErrNoReply means that NATS did not reply within the time of a request. It says nothing about what was
+// requested. It wraps context.DeadlineExceeded.
+var ErrNoReply error = noReply{}
+
+type noReply struct{}
+
+func (noReply) Error() string { return "NATS did not respond in time" }
+func (noReply) Unwrap() error { return context.DeadlineExceeded }
+
+// LookUp makes a request that changes nothing, and bounds it as Request does. If there is no reply after a second,
+// LookUp makes the request again: during an election a request is lost, and the next one is answered at once.
+func LookUp[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	found, err := within(ctx, lostRequest, request)
+	if errors.Is(err, ErrNoReply) {
+		found, err = Request(ctx, request)
+	}
+	return found, err
+}
+
+// Request makes one request. It returns ErrNoReply after RequestTimeout, and the request's error if ctx is done
+// before.
+func Request[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	return within(ctx, RequestTimeout, request)
+}
+
+func within[T any](
+	ctx context.Context, timeout time.Duration, request func(context.Context) (T, error),
+) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found, err := request(limited)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = ErrNoReply
+	}
+	return found, err
+}
 
 // Patience is for Maker.Patience: a cluster that starts refuses three replicas until all of its servers have
 // joined, and a stream with one would keep one.
@@ -71,7 +111,8 @@ func (m *Maker) Ensure(ctx context.Context, config jetstream.StreamConfig) (jets
 }
 
 func (m *Maker) ensure(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	stream, err := m.JetStream.Stream(ctx, config.Name)
+	lookUp := func(ctx context.Context) (jetstream.Stream, error) { return m.JetStream.Stream(ctx, config.Name) }
+	stream, err := LookUp(ctx, lookUp)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return stream, err
 	}
@@ -80,7 +121,7 @@ func (m *Maker) ensure(ctx context.Context, config jetstream.StreamConfig) (jets
 		return nil, m.nameOther(ctx, config, err)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another worker was faster
-		return m.JetStream.Stream(ctx, config.Name)
+		return LookUp(ctx, lookUp)
 	}
 	return stream, m.explain(err, config)
 }
@@ -224,10 +265,10 @@ func (m *Maker) createWith(
 	config jetstream.StreamConfig,
 	replicas int,
 ) (jetstream.Stream, error) {
-	ctx, cancel := context.WithTimeout(ctx, creationTimeout)
-	defer cancel()
 	config.Replicas = replicas
-	return m.JetStream.CreateStream(ctx, config)
+	return Request(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		return m.JetStream.CreateStream(ctx, config)
+	})
 }
 
 // Error codes of the server.

@@ -88,4 +88,6 @@ func (j *Job) Bury(reason, detail string) {
 func (j *Job) Wait(d time.Duration) { j.Verdict = Verdict{Next: Wait, After: d} }
 
 // mayHoldSlots reports whether the event may have been admitted, by this worker or by an earlier one.
-func (j *Job) mayHoldSlots() bool { return j.Result.Delivery.Redelivered.Load() || !j.Admitted.IsZero() }
+func (j *Job) mayHoldSlots() bool {
+	return j.Result.Delivery.Redelivered.Load() || !j.Admitted.IsZero()
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"notifier/internal/redact"
+	"notifier/internal/streams"
 )
 
 // Connection is a connection to NATS that can explain why it is down.
@@ -62,11 +63,11 @@ const (
 // them without a reply, so settled events would be delivered again, and posted again after DEDUPE_WINDOW. The
 // probe reports progress of an event that does not exist, which changes nothing.
 func (c Connection) MayAcknowledge(ctx context.Context, stream, consumer string) error {
-	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
-	defer cancel()
 	// Which of the forms in parseMetadata the server uses is unknown before it delivers an event.
 	for _, prefix := range []string{ackPrefix, ackPrefix + "_._."} {
-		denied, err := c.deniesAck(ctx, prefix+stream+"."+consumer)
+		denied, err := streams.Request(ctx, func(ctx context.Context) (bool, error) {
+			return c.deniesAck(ctx, prefix+stream+"."+consumer)
+		})
 		if err != nil || !denied {
 			return err
 		}

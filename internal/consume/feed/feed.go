@@ -41,8 +41,6 @@ const (
 	ackWait = 20 * time.Second // a crashed worker's events are redelivered after at most that
 	// Deliveries that all workers together may hold: enough for 16 full workers.
 	maxAckPendingReplicas = 16
-	apiTimeout            = 5 * time.Second // of requests that change something
-	lookUpTimeout         = time.Second     // short, because after an election a second lookup succeeds at once
 )
 
 // Pauses between two attempts to bind. The longer one follows a denied acknowledgement, because each denial
@@ -105,7 +103,7 @@ type Feed struct {
 
 // New makes a Feed, without a request to a server.
 func New(settings Settings) (*Feed, error) {
-	js, err := jetstream.New(settings.Connection.Conn, jetstream.WithDefaultTimeout(lookUpTimeout))
+	js, err := jetstream.New(settings.Connection.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}

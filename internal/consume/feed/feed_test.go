@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"notifier/internal/consume/availability"
 	"notifier/internal/devstack"
 	"notifier/test/kit"
+	"notifier/test/redistest"
 )
 
 // fixture is a server with a stream and a consumer that the feeds of several replicas read.
@@ -61,7 +63,7 @@ func (l *fixture) start(capacity int, patience time.Duration) (s *Feed, end func
 
 func (l *fixture) startWith(capacity int, budget int64, patience time.Duration) (s *Feed, end func()) {
 	l.Helper()
-	connection, err := nats.Connect(l.url)
+	connection, err := nats.Connect(l.url, nats.Timeout(10*time.Second))
 	kit.Check(l.T, err)
 	s, err = New(Settings{
 		Connection: Connection{Conn: connection}, Stream: "S", Consumer: "C", Subject: "s.>",
@@ -82,6 +84,17 @@ func (l *fixture) startWith(capacity int, budget int64, patience time.Duration) 
 	})
 	kit.Eventually(l.T, "the feed is bound", s.IsBound)
 	return s, end
+}
+
+// A lookup of a server at 1.2 s once ended after a second, so that the feed never bound.
+func TestFeedOfADistantServer(t *testing.T) {
+	l := newFixture(t, nil)
+	link := redistest.StartProxy(t, strings.TrimPrefix(l.url, "nats://"))
+	link.Delay(1200 * time.Millisecond)
+	l.url = "nats://" + link.Addr
+	s := l.source(8)
+	l.publish(3)
+	l.arrived(s, 3)
 }
 
 // quiet returns a tracker that logs nothing.

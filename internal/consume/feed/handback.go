@@ -75,10 +75,13 @@ func (s *Feed) mayHandBack() bool {
 	return a.take()
 }
 
+// handBackTimeout is short, because posts to other channels wait meanwhile.
+const handBackTimeout = 500 * time.Millisecond
+
 // unacknowledged looks up the number of unacknowledged events. It waits for half a second at most, and then
 // returns the limit.
 func (s *Feed) unacknowledged(limit int) int {
-	ctx, cancel := context.WithTimeout(context.Background(), lookUpTimeout/2)
+	ctx, cancel := context.WithTimeout(context.Background(), handBackTimeout)
 	defer cancel()
 	consumer, err := s.js.Consumer(ctx, s.settings.Stream, s.settings.Consumer)
 	if err != nil {

@@ -89,18 +89,20 @@ func (s *Feed) warn(faults []Fault) {
 
 // LookUp finds a consumer, also one that pushes.
 func LookUp(ctx context.Context, js jetstream.JetStream, stream, name string) (*jetstream.ConsumerInfo, error) {
-	consumer, err := js.Consumer(ctx, stream, name)
-	if err == nil {
-		return consumer.CachedInfo(), nil
-	}
-	if !errors.Is(err, jetstream.ErrNotPullConsumer) {
-		return nil, err
-	}
-	pushing, err := js.PushConsumer(ctx, stream, name)
-	if err != nil {
-		return nil, err
-	}
-	return pushing.CachedInfo(), nil
+	return streams.LookUp(ctx, func(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+		consumer, err := js.Consumer(ctx, stream, name)
+		if err == nil {
+			return consumer.CachedInfo(), nil
+		}
+		if !errors.Is(err, jetstream.ErrNotPullConsumer) {
+			return nil, err
+		}
+		pushing, err := js.PushConsumer(ctx, stream, name)
+		if err != nil {
+			return nil, err
+		}
+		return pushing.CachedInfo(), nil
+	})
 }
 
 // sameConsumer returns nil if the consumer is the one that was bound, with the settings that a worker depends
@@ -180,9 +182,9 @@ const OtherConsumerAdvice = "set NATS_CONSUMER to the other consumer, or delete 
 func create(
 	ctx context.Context, stream jetstream.Stream, config jetstream.ConsumerConfig,
 ) (*jetstream.ConsumerInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	consumer, err := stream.CreateConsumer(ctx, config)
+	consumer, err := streams.Request(ctx, func(ctx context.Context) (jetstream.Consumer, error) {
+		return stream.CreateConsumer(ctx, config)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -24,12 +24,9 @@ const (
 	maxPerCategory = 1000 // so that one category cannot displace the letters of all others
 )
 
-const (
-	lookUpTimeout = time.Second
-	// storeTimeout bounds one attempt to store letters. A letter that is stored after the timeout is tried
-	// again and stays one letter, because of its message ID.
-	storeTimeout = 2 * time.Second
-)
+// storeTimeout bounds one attempt to store letters, which may have to create the stream. A letter that is stored
+// after the timeout is tried again and stays one letter, because of its message ID.
+const storeTimeout = 5 * time.Second
 
 // ensureRetry separates two attempts to find or create the dead-letter stream.
 var ensureRetry = time.Second
@@ -57,8 +54,7 @@ type Store struct {
 
 // NewStore returns a Store. It makes no request.
 func NewStore(settings StoreSettings) (*Store, error) {
-	js, err := jetstream.New(settings.Connection.Conn,
-		jetstream.WithDefaultTimeout(lookUpTimeout), jetstream.WithPublishAsyncTimeout(storeTimeout))
+	js, err := jetstream.New(settings.Connection.Conn, jetstream.WithPublishAsyncTimeout(storeTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
