@@ -61,9 +61,16 @@ func publishRecord(ts *testscript.TestScript, category, id string, record map[st
 	})
 }
 
-// createConsumer creates the consumer of the workers.
-func createConsumer(ts *testscript.TestScript, _ bool, _ []string) {
+// createConsumer creates the consumer of the workers: consumer. Or it pauses that consumer: consumer pause TIME.
+func createConsumer(ts *testscript.TestScript, _ bool, args []string) {
 	withJetStream(ts, func(ctx context.Context, js jetstream.JetStream) {
+		if len(args) == 2 && args[0] == "pause" {
+			until, err := time.Parse(time.RFC3339, args[1])
+			ts.Check(err)
+			_, err = js.PauseConsumer(ctx, "NOTIFY", "notifier", until)
+			ts.Check(err)
+			return
+		}
 		_, err := js.CreateConsumer(ctx, "NOTIFY", jetstream.ConsumerConfig{
 			Durable: "notifier", FilterSubject: "notify.>", AckPolicy: jetstream.AckExplicitPolicy,
 		})

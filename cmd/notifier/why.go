@@ -161,6 +161,9 @@ func countUnread(ctx context.Context, from recordSource) string {
 	if stuck := feed.StuckAtLeast(info); stuck > 0 {
 		text += fmt.Sprintf(", at least %d never delivered again (max_deliver)", stuck)
 	}
+	if fault, _, withheld := (feed.Reading{Subject: s.Pattern.String()}).Withheld(info); withheld {
+		text += "; " + fault.Problem
+	}
 	return text
 }
 

@@ -112,7 +112,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 	if a.worker, err = consume.New(a.workerSettings()); err != nil {
 		return err
 	}
-	a.streams, err = newStreamLookup(a.connection.Conn, a.settings.NATS.Stream, a.settings.NATS.Consumer)
+	a.streams, err = newStreamLookup(a.connection.Conn, a.settings.NATS)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"notifier/internal/consume/feed"
 	"notifier/internal/consume/letters"
+	"notifier/internal/settings"
 	"notifier/internal/snapshot"
 	"notifier/internal/wait"
 )
@@ -32,7 +33,8 @@ type streamLookup struct {
 	connected func() bool
 	info      func(ctx context.Context, name string) (*jetstream.StreamInfo, error)
 	stuck     func(ctx context.Context) (feed.StuckLook, error)
-	last      feed.StuckLook // used by run alone
+	reading   feed.Reading    // without the stream
+	looks     feed.StuckLooks // used by run alone
 
 	mu    sync.Mutex
 	known []snapshot.Stream
@@ -40,7 +42,7 @@ type streamLookup struct {
 
 // newStreamLookup makes a lookup of the stream of events and the stream of dead letters. The stream of outcomes
 // is always full, by design.
-func newStreamLookup(connection *nats.Conn, stream, consumer string) (*streamLookup, error) {
+func newStreamLookup(connection *nats.Conn, s settings.NATS) (*streamLookup, error) {
 	js, err := jetstream.New(connection)
 	if err != nil {
 		return nil, err
@@ -53,13 +55,14 @@ func newStreamLookup(connection *nats.Conn, stream, consumer string) (*streamLoo
 		return found.CachedInfo(), nil
 	}
 	stuck := func(ctx context.Context) (feed.StuckLook, error) {
-		return feed.LookForStuck(ctx, js, stream, consumer)
+		return feed.LookForStuck(ctx, js, s.Stream, s.Consumer)
 	}
 	return &streamLookup{
-		names:     []string{stream, letters.StreamName(stream)},
+		names:     []string{s.Stream, letters.StreamName(s.Stream)},
 		connected: connection.IsConnected,
 		info:      info,
 		stuck:     stuck,
+		reading:   feed.Reading{Subject: s.Pattern.String()},
 	}, nil
 }
 
@@ -106,20 +109,24 @@ func (l *streamLookup) look(ctx context.Context) bool {
 	return succeeded
 }
 
-// lookAtConsumer sets the unread and stuck events of the stream of events. It takes two looks to confirm that
-// an event is stuck.
+// lookAtConsumer sets the unread, stuck and withheld events of the stream of events.
 func (l *streamLookup) lookAtConsumer(ctx context.Context, stream *snapshot.Stream) bool {
 	ctx, cancel := context.WithTimeout(ctx, streamsTimeout)
 	defer cancel()
 	look, err := l.stuck(ctx)
-	if n, known := look.Confirmed(l.last); known {
+	if n, known := l.looks.Add(look); known {
 		stream.Stuck = &n
 	}
-	if err == nil {
-		stream.Unread = &look.Unread
+	if err != nil {
+		return false
 	}
-	l.last = look
-	return err == nil
+	stream.Unread = &look.Unread
+	reading := l.reading
+	reading.Stream = look.Stream
+	if fault, none, found := reading.Withheld(look.Consumer); found {
+		stream.Withheld = &snapshot.Withheld{Why: fault.Problem + "; " + fault.Advice, None: none}
+	}
+	return true
 }
 
 func (l *streamLookup) one(ctx context.Context, name string) snapshot.Stream {

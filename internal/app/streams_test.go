@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,8 @@ import (
 
 	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
+	"notifier/internal/event"
+	"notifier/internal/settings"
 	"notifier/internal/snapshot"
 	"notifier/test/kit"
 )
@@ -35,7 +38,9 @@ func TestDeniedStreamsAreLookedUpRarely(t *testing.T) {
 				Config: jetstream.StreamConfig{MaxMsgs: 10}, State: jetstream.StreamState{Msgs: 5},
 			}, nil
 		}
-		stuck := func(context.Context) (feed.StuckLook, error) { return feed.StuckLook{}, nil }
+		stuck := func(context.Context) (feed.StuckLook, error) {
+			return feed.StuckLook{Consumer: &jetstream.ConsumerInfo{}}, nil
+		}
 		isConnected := func() bool { return connected.Load() }
 		l := &streamLookup{names: []string{"NOTIFY"}, connected: isConnected, info: info, stuck: stuck}
 		go l.run(ctx)
@@ -94,7 +99,9 @@ func TestStreamsAreLookedUp(t *testing.T) {
 		_, err := js.Publish(t.Context(), "notify.x", []byte("hello"))
 		kit.Check(t, err)
 	}
-	l, err := newStreamLookup(connection, "NOTIFY", "notifier")
+	pattern, err := event.ParsePattern("notify.>")
+	kit.Check(t, err)
+	l, err := newStreamLookup(connection, settings.NATS{Stream: "NOTIFY", Consumer: "notifier", Pattern: pattern})
 	kit.Check(t, err)
 	if l.list() != nil {
 		t.Errorf("%+v before the first lookup", l.list())
@@ -120,15 +127,22 @@ func TestStreamsAreLookedUp(t *testing.T) {
 		Durable: "notifier", AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	kit.Check(t, err)
-	for range 2 { // it takes two to know that no event is stuck
-		if !l.look(t.Context()) {
-			t.Errorf("a lookup failed: %+v", l.list())
-		}
+	if !l.look(t.Context()) {
+		t.Errorf("a lookup failed: %+v", l.list())
 	}
 	unread, stuck := uint64(3), uint64(0)
 	want[0].Unread, want[0].Stuck = &unread, &stuck
 	want[1] = snapshot.Stream{Name: "NOTIFY_DEAD", MaxBytes: 1 << 20, DiscardsOld: true}
 	if diff := cmp.Diff(want, l.list(), ignored); diff != "" {
 		t.Errorf("with a consumer (-want +got):\n%s", diff)
+	}
+
+	resumed := time.Now().Add(time.Hour)
+	_, err = js.PauseConsumer(t.Context(), "NOTIFY", "notifier", resumed)
+	kit.Check(t, err)
+	l.look(t.Context())
+	until := resumed.UTC().Format(time.RFC3339)
+	if w := l.list()[0].Withheld; w == nil || !w.None || !strings.Contains(w.Why, "is paused until "+until) {
+		t.Errorf("a paused consumer: %+v, expected that it is paused until %s", w, until)
 	}
 }

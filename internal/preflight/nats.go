@@ -203,7 +203,7 @@ func (n *natsCheck) reading() feed.Reading {
 
 // faultRows returns the faults by which a worker judges a stream or consumer. Each begins with its name.
 func faultRows(name string, faults []feed.Fault) (rows []Row) {
-	states := map[feed.Severity]State{feed.Remark: OK, feed.Risk: Warn, feed.Wait: Fail, feed.Refuse: Fail}
+	states := map[feed.Severity]State{feed.Remark: OK, feed.Risk: Warn, feed.Withhold: Warn, feed.Wait: Fail, feed.Refuse: Fail}
 	for _, fault := range faults {
 		problem := strings.TrimPrefix(fault.Problem, name+" ")
 		rows = append(rows, one(states[fault.Severity], "%s", advised(problem, fault.Advice))...)

@@ -123,6 +123,13 @@ type Stream struct {
 	Stuck       *uint64   `json:"stuck,omitempty"`        // events that the consumer will never deliver. Nil if unknown
 	Seen        time.Time `json:"seen,omitzero"`          // last lookup
 	Unknown     string    `json:"unknown,omitempty"`      // why the lookup failed
+	Withheld    *Withheld `json:"withheld,omitempty"`     // nil if the consumer delivers all events, or is unknown
+}
+
+// Withheld describes why a consumer does not deliver all events of its stream to the workers.
+type Withheld struct {
+	Why  string `json:"why"`            // a clause about the consumer, and what to do
+	None bool   `json:"none,omitempty"` // it delivers no event
 }
 
 // Used returns the share of the bound that the stream is nearest to, from 0 to 1, and which one it is: "bytes"

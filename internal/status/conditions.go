@@ -117,7 +117,25 @@ func (v view) nats() []finding {
 	if f := v.outageFinding("nats", "nats", "NATS is unavailable"); f != nil {
 		return f
 	}
-	return v.outageFinding("consumer", "nats", "the stream or its consumer is missing")
+	return v.consumer()
+}
+
+// consumer reports a stream or consumer that cannot be read, and one that withholds events.
+func (v view) consumer() []finding {
+	if f := v.outageFinding("consumer", "consumer", "the stream or its consumer cannot be read"); f != nil {
+		return f
+	}
+	var all []finding
+	for _, stream := range v.latestStreams() {
+		if w := stream.Withheld; w != nil {
+			f := finding{kind: "consumer", state: Warn, message: cut(w.Why, maxMessage), stops: w.None}
+			if w.None {
+				f.state = Fail
+			}
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 func (v view) slack() []finding {
@@ -195,9 +213,8 @@ const smallEvent = 1024
 // startupGrace is the time after its start in which a worker may not have created its streams yet.
 const startupGrace = 10 * time.Second
 
-// streams reports unknown streams, those that are full or nearly so and do not discard their oldest messages,
-// and events that will not be delivered again.
-func (v view) streams() []finding {
+// latestStreams returns the latest lookup of each stream, in the order of their names.
+func (v view) latestStreams() (streams []snapshot.Stream) {
 	latest := map[string]snapshot.Stream{}
 	for _, replica := range v.running() {
 		starting := v.now.Sub(replica.Snapshot.Started) < startupGrace
@@ -213,9 +230,17 @@ func (v view) streams() []finding {
 			}
 		}
 	}
-	var all []finding
 	for _, name := range slices.Sorted(maps.Keys(latest)) {
-		all = append(all, streamFindings("stream/"+short(name), latest[name])...)
+		streams = append(streams, latest[name])
+	}
+	return streams
+}
+
+// streams reports unknown streams, those that are full or nearly so and do not discard their oldest messages,
+// and events that will not be delivered again.
+func (v view) streams() (all []finding) {
+	for _, stream := range v.latestStreams() {
+		all = append(all, streamFindings("stream/"+short(stream.Name), stream)...)
 	}
 	return all
 }

@@ -73,6 +73,13 @@ var usual = []Limit{
 
 const usualText = " 23 of 100 global slots are used; errors is full for 29m58s."
 
+// withheld is a worker whose lookup found that the consumer does not deliver all events.
+func withheld(why string, none bool) func(*snapshot.Snapshot) {
+	return func(s *snapshot.Snapshot) {
+		s.Streams = []snapshot.Stream{{Name: "NOTIFY", Seen: now, Withheld: &snapshot.Withheld{Why: why, None: none}}}
+	}
+}
+
 func TestConditionsAndSentence(t *testing.T) {
 	ok := replica("b", nil)
 	two := uint64(2)
@@ -117,8 +124,12 @@ func TestConditionsAndSentence(t *testing.T) {
 		{"NATS down", all(replica("a", waitsFor(wait("nats", "", "nats: no servers"))), replica("b", waitsFor(wait("nats", "", "nats: no servers")))),
 			"Not sending: NATS is unavailable: no servers.", []string{"nats fail 4m NATS is unavailable: no servers"}},
 		{"the consumer is missing", all(replica("a", waitsFor(wait("consumer", "", "consumer not found")))),
-			"Not sending: the stream or its consumer is missing: consumer not found.",
-			[]string{"nats fail 4m the stream or its consumer is missing: consumer not found"}},
+			"Not sending: the stream or its consumer cannot be read: consumer not found.",
+			[]string{"consumer fail 4m the stream or its consumer cannot be read: consumer not found"}},
+		{"the consumer is paused", all(replica("a", withheld("consumer C is paused", true)), ok),
+			"Not sending: consumer C is paused.", []string{"consumer fail - consumer C is paused"}},
+		{"the consumer's filter is too narrow", all(replica("a", withheld("consumer C takes notify.a", false)), ok),
+			"Sending." + usualText, []string{"consumer warn - consumer C takes notify.a"}},
 		{
 			"each replica is stopped by something else",
 			all(replica("a", waitsFor(wait("nats", "", "no servers"))), replica("b", waitsFor(wait("log", "", "no space left on device")))),

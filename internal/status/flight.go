@@ -56,7 +56,7 @@ func (r reading) flight(id string, t ratelimit.Trace) Flight {
 			}
 		}
 	}
-	everywhere := []string{"nats", "redis", "slack", "workers"}
+	everywhere := []string{"nats", "consumer", "redis", "slack", "workers"}
 	for _, found := range r.view.findings() {
 		ofAll := slices.Contains(everywhere, found.kind) && found.state == Fail
 		if ofAll || found.ofChannel() && found.channel() == short(channel) {

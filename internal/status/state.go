@@ -66,7 +66,7 @@ func (s State) Unreadable() error { return s.unreadable }
 
 // Condition is something that is not as it should be.
 type Condition struct {
-	Type    string    `json:"type"` // nats, redis, slack, channel/NAME, workers, settings, stream/NAME, dead, clock
+	Type    string    `json:"type"` // nats, consumer, redis, slack, channel/NAME, workers, settings, stream/NAME, dead, clock
 	State   Level     `json:"state"`
 	Since   time.Time `json:"since,omitzero"` // zero if unknown
 	Message string    `json:"message"`

@@ -17,10 +17,11 @@ type Severity int
 
 // The severities, from harmless to fatal.
 const (
-	Remark Severity = iota // the worker does not mention it; "notifier check" does
-	Risk                   // events may be lost or late: the worker logs a warning and reads
-	Wait                   // the worker does not read until it is mended
-	Refuse                 // like Wait, but a worker that has never read ends
+	Remark   Severity = iota // the worker does not mention it; "notifier check" does
+	Risk                     // events may be lost or late: the worker logs a warning and reads
+	Withhold                 // like Risk, and events do not arrive now: "notifier status" reports it
+	Wait                     // the worker does not read until it is mended
+	Refuse                   // like Wait, but a worker that has never read ends
 )
 
 // Fault is one reason why a worker cannot, or should not, read a stream through a consumer.
@@ -155,9 +156,15 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 		return foreignSubjects(r, c)
 	}, changeOrWait},
 
-	{Risk, func(r Reading, c jetstream.ConsumerConfig) string {
+	{Withhold, func(_ Reading, c jetstream.ConsumerConfig) string {
+		if !isPaused(c) {
+			return ""
+		}
+		return fmt.Sprintf("is paused until %s: no events arrive", c.PauseUntil.UTC().Format(time.RFC3339))
+	}, "resume it (nats consumer resume)"},
+	{Withhold, func(r Reading, c jetstream.ConsumerConfig) string {
 		return partial(r.Subject, filters(c), term.List(filters(c)))
-	}, "add NATS_SUBJECT to them"},
+	}, "add NATS_SUBJECT to its filters"},
 	{Risk, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.MaxDeliver > 0,
 			"has %s: an event that is held for long is not delivered again after so many deliveries",
@@ -177,10 +184,6 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 			"has %s for all workers, and one could hold %d: a slow channel can hold up all others",
 			maximum("max_ack_pending", c.MaxAckPending), r.Held)
 	}, "set max_ack_pending to 32768"},
-	{Risk, func(_ Reading, c jetstream.ConsumerConfig) string {
-		return when(c.PauseUntil != nil && time.Until(*c.PauseUntil) > 0,
-			"is paused for another %s: no events arrive", pausedFor(c))
-	}, "resume it"},
 	{Risk, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.ReplayPolicy != jetstream.ReplayInstantPolicy,
 			"has replay policy %s: a backlog of an hour takes an hour to read", c.ReplayPolicy)
@@ -256,12 +259,22 @@ func hasBounds(s jetstream.StreamConfig) bool {
 
 func workQueue(r Reading) bool { return r.Stream.Retention == jetstream.WorkQueuePolicy }
 
-// pausedFor returns a text, because the arguments of when are evaluated for every consumer.
-func pausedFor(c jetstream.ConsumerConfig) string {
-	if c.PauseUntil == nil {
-		return ""
+func isPaused(c jetstream.ConsumerConfig) bool {
+	return c.PauseUntil != nil && time.Until(*c.PauseUntil) > 0
+}
+
+// Withheld returns the worst fault by which the consumer delivers none of the events, or not all of them. found
+// is false if it delivers all. An operator can change a consumer while workers read it.
+func (r Reading) Withheld(consumer *jetstream.ConsumerInfo) (worst Fault, none, found bool) {
+	for _, fault := range r.ConsumerFaults(consumer) {
+		if fault.Severity >= Withhold && (!found || fault.Severity > worst.Severity) {
+			worst, found = fault, true
+		}
 	}
-	return time.Until(*c.PauseUntil).Round(time.Second).String()
+	taken := filters(consumer.Config)
+	overlaps := func(filter string) bool { return event.Overlap(filter, r.Subject) }
+	none = isPaused(consumer.Config) || len(taken) > 0 && !slices.ContainsFunc(taken, overlaps)
+	return worst, found && none, found
 }
 
 func maximum(name string, n int) string {

@@ -136,8 +136,8 @@ func TestFaults(t *testing.T) {
 			c.PriorityGroups = []string{"night"}
 		}},
 		{Refuse, "has headers_only", func(_ *stream, c *consumer) { c.HeadersOnly = true }},
-		{Risk, "takes notify.a, which is not all", func(_ *stream, c *consumer) { c.FilterSubject = "notify.a" }},
-		{Risk, "takes notify.a and notify.b, which is not all", func(_ *stream, c *consumer) {
+		{Withhold, "takes notify.a, which is not all", func(_ *stream, c *consumer) { c.FilterSubject = "notify.a" }},
+		{Withhold, "takes notify.a and notify.b, which is not all", func(_ *stream, c *consumer) {
 			c.FilterSubjects = []string{"notify.a", "notify.b"}
 		}},
 		{Risk, "has max_deliver 3", func(_ *stream, c *consumer) { c.MaxDeliver = 3 }},
@@ -149,10 +149,11 @@ func TestFaults(t *testing.T) {
 		}},
 		{Remark, "", func(_ *stream, c *consumer) { c.MaxAckPending = 256 }},
 		{Remark, "", func(_ *stream, c *consumer) { c.MaxAckPending = -1 }},
-		{Risk, "is paused for another ", func(_ *stream, c *consumer) {
-			until := time.Now().Add(time.Hour)
+		{Withhold, "is paused until 2096-11-28T08:30:00Z: no events arrive", func(_ *stream, c *consumer) {
+			until := time.Date(2096, 11, 28, 9, 30, 0, 0, time.FixedZone("CET", 3600))
 			c.PauseUntil = &until
 		}},
+		{Remark, "", func(_ *stream, c *consumer) { c.PauseUntil = new(time.Time) }},
 		{Risk, "has replay policy original", func(_ *stream, c *consumer) {
 			c.ReplayPolicy = jetstream.ReplayOriginalPolicy
 		}},
@@ -186,6 +187,36 @@ func TestFaults(t *testing.T) {
 		if test.problem == "" && slices.ContainsFunc(faults, isMore) ||
 			test.problem != "" && !slices.ContainsFunc(faults, isExpected) {
 			t.Errorf("faults %v, expected %d with %q", faults, test.severity, test.problem)
+		}
+	}
+}
+
+// An operator can pause a consumer, or change its filters, while workers read it.
+func TestWithheldEvents(t *testing.T) {
+	t.Parallel()
+	later := time.Now().Add(time.Hour)
+	for name, test := range map[string]struct {
+		consumer jetstream.ConsumerConfig
+		problem  string // if empty, nothing is withheld
+		none     bool
+	}{
+		"all":          {jetstream.ConsumerConfig{FilterSubject: "notify.>", MaxDeliver: 3}, "", false},
+		"no filter":    {jetstream.ConsumerConfig{}, "", false},
+		"some":         {jetstream.ConsumerConfig{FilterSubject: "notify.a"}, "takes notify.a, which is not all", false},
+		"others":       {jetstream.ConsumerConfig{FilterSubject: "audit.>"}, "takes audit.>, which is more than", true},
+		"paused":       {jetstream.ConsumerConfig{FilterSubject: "notify.>", PauseUntil: &later}, "is paused until", true},
+		"some, paused": {jetstream.ConsumerConfig{FilterSubject: "notify.a", PauseUntil: &later}, "is paused until", true},
+	} {
+		reading := Reading{Subject: "notify.>", Stream: jetstream.StreamConfig{
+			Name: "NOTIFY", Subjects: []string{"notify.>", "audit.>"},
+		}}
+		if name == "no filter" {
+			reading.Stream.Subjects = reading.Stream.Subjects[:1]
+		}
+		test.consumer.AckPolicy = jetstream.AckExplicitPolicy
+		fault, none, found := reading.Withheld(&jetstream.ConsumerInfo{Name: "notifier", Config: test.consumer})
+		if found != (test.problem != "") || none != test.none || !strings.Contains(fault.Problem, test.problem) {
+			t.Errorf("%s: %+v (none: %t, found: %t), expected %q", name, fault, none, found, test.problem)
 		}
 	}
 }

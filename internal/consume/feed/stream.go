@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -74,7 +75,7 @@ func (s *Feed) refusal(faults []Fault) error {
 func (s *Feed) warn(faults []Fault) {
 	risks := map[string]bool{}
 	for _, fault := range faults {
-		if fault.Severity != Risk {
+		if fault.Severity != Risk && fault.Severity != Withhold {
 			continue
 		}
 		risks[fault.Problem] = true
@@ -117,7 +118,7 @@ func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) 
 		return err
 	case !info.Created.Equal(bound.Created):
 		return fmt.Errorf("%w: it was created again", errConsumerGone)
-	case limitsChanged(info.Config, bound.Config):
+	case isChanged(info.Config, bound.Config):
 		return fmt.Errorf("%w: its configuration was changed", errConsumerGone)
 	case info.Config.HeadersOnly:
 		return errHeadersOnly
@@ -125,8 +126,9 @@ func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) 
 	return s.mayAcknowledge(ctx)
 }
 
-func limitsChanged(a, b jetstream.ConsumerConfig) bool {
-	return a.AckWait != b.AckWait || a.MaxAckPending != b.MaxAckPending || a.MaxDeliver != b.MaxDeliver
+func isChanged(a, b jetstream.ConsumerConfig) bool {
+	return a.AckWait != b.AckWait || a.MaxAckPending != b.MaxAckPending || a.MaxDeliver != b.MaxDeliver ||
+		!slices.Equal(filters(a), filters(b))
 }
 
 // largestEvent is the size of the largest message that a stream of ours takes, payload and headers together,

@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -10,15 +12,18 @@ import (
 )
 
 // StuckLook is one look at the events that stay in a stream although its consumer will never deliver them.
-// They were delivered max_deliver times and not acknowledged, or the consumer is ahead of its stream, such as
-// after the stream was restored. The server does not count them, so LookForStuck compares the stream with its
-// consumer.
+// They were delivered max_deliver times and not acknowledged, or the consumer has passed them over: its filter
+// was changed for a time, or it is ahead of its stream, such as after the stream was restored. The server does
+// not count them, so LookForStuck compares the stream with its consumer.
 type StuckLook struct {
 	Unread    uint64 // events that the consumer has not delivered yet
-	Stuck     uint64 // a lower bound, once a later look confirms it
+	Stuck     uint64 // too high while the server is busy; see StuckLooks
 	Known     bool   // false if neither the stream nor the consumer shows it
+	Stream    jetstream.StreamConfig
+	Consumer  *jetstream.ConsumerInfo
+	at        time.Time
 	first     uint64 // sequence of the oldest event in the stream
-	delivered uint64 // last sequence that the consumer delivered
+	delivered uint64 // last sequence that the consumer delivered or passed over
 }
 
 // Under load the stream still holds events for some milliseconds that the consumer counts as acknowledged. So
@@ -69,7 +74,8 @@ func stuckIn(
 	before jetstream.StreamState, consumer *jetstream.ConsumerInfo, after *jetstream.StreamInfo,
 ) StuckLook {
 	look := StuckLook{
-		Unread: consumer.NumPending, first: after.State.FirstSeq, delivered: consumer.Delivered.Stream,
+		Unread: consumer.NumPending, Stream: after.Config, Consumer: consumer,
+		at: time.Now(), first: after.State.FirstSeq, delivered: consumer.Delivered.Stream,
 	}
 	if !leavesWhenAcknowledged(after, consumer.Config) {
 		look.Stuck, look.Known = StuckAtLeast(consumer), consumer.Config.MaxDeliver != 1
@@ -78,28 +84,38 @@ func stuckIn(
 	// An event that was published meanwhile may not be pending yet.
 	published := int64(after.State.LastSeq) - int64(before.LastSeq)
 	waiting := int64(consumer.NumPending) + int64(consumer.NumAckPending)
-	left := int64(after.State.Msgs) - published - waiting
-	switch {
-	case consumer.Delivered.Stream > after.State.LastSeq: // it skips events that it has never delivered
-	case consumer.Config.MaxDeliver <= 0: // it was above zero before, if an event is stuck
-		left = min(left, int64(consumer.NumRedelivered-consumer.NumAckPending))
-	case consumer.Config.MaxDeliver > 1: // with 1 the server counts no redelivered events
-		left = min(left, int64(consumer.NumRedelivered))
-	}
-	look.Stuck, look.Known = uint64(max(0, left)), true
+	look.Stuck, look.Known = uint64(max(0, int64(after.State.Msgs)-published-waiting)), true
 	return look
 }
 
-// Confirmed returns how many events were stuck in this look and in an earlier one. If the oldest event of the
-// stream was delivered after the earlier look, nothing was stuck then.
-func (l StuckLook) Confirmed(earlier StuckLook) (n uint64, known bool) {
-	if !l.Known || !earlier.Known {
+// stuckFor is the time for which an event has to be left over until it counts as stuck. A server in an election
+// or under load may be that late with its numbers.
+const stuckFor = time.Minute
+
+// StuckLooks are the looks of the last minute.
+type StuckLooks struct{ looks []StuckLook }
+
+// Add returns how many events were stuck in this look and in all looks of the last minute: a lower bound. It is
+// unknown until there are looks over a minute, unless one of them found nothing. If the oldest event of the
+// stream was delivered after the first of these looks, nothing was stuck then.
+func (l *StuckLooks) Add(look StuckLook) (n uint64, known bool) {
+	if !look.Known {
+		l.looks = nil
 		return 0, false
 	}
-	if l.first > earlier.delivered {
+	l.looks = append(l.looks, look)
+	for len(l.looks) > 1 && look.at.Sub(l.looks[1].at) >= stuckFor {
+		l.looks = l.looks[1:]
+	}
+	earliest := l.looks[0]
+	if look.first > earliest.delivered {
 		return 0, true
 	}
-	return min(l.Stuck, earlier.Stuck), true
+	n = slices.MinFunc(l.looks, func(a, b StuckLook) int { return cmp.Compare(a.Stuck, b.Stuck) }).Stuck
+	if n > 0 && look.at.Sub(earliest.at) < stuckFor {
+		return 0, false
+	}
+	return n, true
 }
 
 // StuckAtLeast returns how many events are stuck by the consumer's numbers alone. It is too low by the number
