@@ -160,6 +160,8 @@ func (d *decoding) setCategory(subject string) *Rejection {
 		return malformed("category is not valid UTF-8")
 	case strings.ContainsFunc(category, unicode.IsControl):
 		return malformed("category has a control character, expected none")
+	case pattern.HasWildcard(category): // a mute of this category would be one of others, too
+		return malformed("category has a wildcard (* or >), expected none")
 	}
 	d.Category = category
 	return nil

@@ -198,6 +198,9 @@ func TestDecodeCategory(t *testing.T) {
 		{"notify." + long + "c", "", "category has 129 bytes, expected at most 128"},
 		{"notify.a\xff", "", "category is not valid UTF-8"},
 		{"notify.a\x1b[2J", "", "category has a control character, expected none"},
+		{"notify.>", "", "category has a wildcard (* or >), expected none"},
+		{"notify.a.*", "", "category has a wildcard (* or >), expected none"},
+		{"notify.a*b", "", "category has a wildcard (* or >), expected none"},
 		{"notify", "", "subject does not match notify.>, expected one that does"},
 	} {
 		// The payload is broken too: a wrong category is reported first, a good one is kept.

@@ -58,14 +58,11 @@ func Check(text string) error {
 // isForeign reports whether no category has the character. NATS allows white space beyond ASCII in subjects.
 func isForeign(r rune) bool { return r == ' ' || unicode.IsControl(r) }
 
-// IsCategory reports whether an event that is decided can have this category. Check may refuse it as a
-// pattern, because a publisher can use a wildcard as text.
-func IsCategory(text string) bool {
-	isShort := text != "" && len(text) <= Longest
-	return isShort && utf8.ValidString(text) && !strings.ContainsFunc(text, isForeign)
-}
+// IsCategory reports whether an event that is decided can have this category.
+func IsCategory(text string) bool { return Check(text) == nil && !HasWildcard(text) }
 
-// HasWildcard reports whether a pattern can match more than one category.
+// HasWildcard reports whether text has a wildcard. A publisher can use one as text in a subject, but no event with
+// such a category is decided.
 func HasWildcard(text string) bool { return strings.ContainsAny(text, one+rest) }
 
 // Table finds the value of the most specific pattern that matches a category. The zero Table is empty. Tables

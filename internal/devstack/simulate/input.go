@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"notifier/internal/outcome"
+	"notifier/internal/pattern"
 	"notifier/internal/term"
 )
 
@@ -210,8 +211,9 @@ func (i *Input) addEvent(f fields, number int) error {
 	if e.Category, err = text("category", f.Category); err != nil {
 		return err
 	}
-	if e.Category == "" || len(e.Category) > maxCategoryBytes || hasControl(e.Category) {
-		return fmt.Errorf("category of %s, expected 1 to %d without control characters",
+	if e.Category == "" || len(e.Category) > maxCategoryBytes || hasControl(e.Category) ||
+		pattern.HasWildcard(e.Category) {
+		return fmt.Errorf("category of %s, expected 1 to %d without control characters and wildcards",
 			term.Count(len(e.Category), "byte"), maxCategoryBytes)
 	}
 	if e.ID, err = text("id", f.ID); err != nil {
