@@ -38,8 +38,9 @@ the time until there is room is a lower bound.
 
 Example:
    notifier limit set category/errors 50/30m -for 2h -reason "incident 4711"`,
-				Flags:  orderFlags(),
-				Action: runLimitSet,
+				Flags:        orderFlags(),
+				ArgValidator: checkLimitArguments,
+				Action:       runLimitSet,
 			},
 			{
 				Name:      "end",
@@ -55,6 +56,18 @@ Example:
 			listCommand(steering.Limit, "list the temporary limits that are in force"),
 		},
 	}
+}
+
+// checkLimitArguments checks the limit before the flags. The library takes -1/1m for an argument and all flags
+// behind it for arguments, too, so it would report a missing flag.
+func checkLimitArguments(_ context.Context, cmd *cli.Command) error {
+	if cmd.NArg() < 2 {
+		return nil
+	}
+	if _, err := steering.NewLimit(cmd.Args().First(), cmd.Args().Get(1), "", ""); err != nil {
+		return cmdline.Usage(cmd, err.Error())
+	}
+	return nil
 }
 
 func runLimitSet(ctx context.Context, cmd *cli.Command) error {
