@@ -112,7 +112,7 @@ func (a *app) wire(ctx context.Context) (err error) {
 	if a.worker, err = consume.New(a.workerSettings()); err != nil {
 		return err
 	}
-	a.streams, err = newStreamLookup(a.connection.Conn, a.settings.NATS)
+	a.streams, err = newStreamLookup(a.connection.Conn, a.settings.NATS, a.settings.Store.Namespace)
 	if err != nil {
 		return err
 	}
@@ -133,6 +133,7 @@ func (a *app) workerSettings() consume.Settings {
 		JetStream: consume.JetStream{
 			Connection: a.connection.Conn, Why: a.connection.why,
 			Stream: s.NATS.Stream, Consumer: s.NATS.Consumer, Subject: s.NATS.Pattern.String(),
+			Namespace:   s.Store.Namespace,
 			StreamBytes: s.NATS.StreamBytes, DeadLetter: s.DeadLetter, DeadLetterBytes: s.DeadLetterBytes,
 			Replicas: s.NATS.Replicas,
 		},

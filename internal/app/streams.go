@@ -42,7 +42,7 @@ type streamLookup struct {
 
 // newStreamLookup makes a lookup of the stream of events and the stream of dead letters. The stream of outcomes
 // is always full, by design.
-func newStreamLookup(connection *nats.Conn, s settings.NATS) (*streamLookup, error) {
+func newStreamLookup(connection *nats.Conn, s settings.NATS, namespace string) (*streamLookup, error) {
 	js, err := jetstream.New(connection)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func newStreamLookup(connection *nats.Conn, s settings.NATS) (*streamLookup, err
 		connected: connection.IsConnected,
 		info:      info,
 		stuck:     stuck,
-		reading:   feed.Reading{Subject: s.Pattern.String()},
+		reading:   feed.Reading{Subject: s.Pattern.String(), Namespace: namespace},
 	}, nil
 }
 

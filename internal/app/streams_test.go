@@ -101,7 +101,8 @@ func TestStreamsAreLookedUp(t *testing.T) {
 	}
 	pattern, err := event.ParsePattern("notify.>")
 	kit.Check(t, err)
-	l, err := newStreamLookup(connection, settings.NATS{Stream: "NOTIFY", Consumer: "notifier", Pattern: pattern})
+	names := settings.NATS{Stream: "NOTIFY", Consumer: "notifier", Pattern: pattern}
+	l, err := newStreamLookup(connection, names, "notifier")
 	kit.Check(t, err)
 	if l.list() != nil {
 		t.Errorf("%+v before the first lookup", l.list())

@@ -118,6 +118,7 @@ type setup struct {
 	redisURL, natsURL            string
 	dedupe, maxAge, shutdown     time.Duration
 	maxBytes, batch, concurrency int
+	namespace                    string // that the worker has in common with its consumer
 	pace                         string // if empty, there is no pace
 	budget                       int64  // bytes in flight; zero means the default
 	slackTimeout                 time.Duration
@@ -154,7 +155,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 		global: "1000000/30m", category: "1000000/30m", redisURL: s.redis.URL(),
 		natsURL: s.nats.URL(), maxBytes: 2 << 20, dedupe: 24 * time.Hour,
 		shutdown: 5 * time.Second, batch: 64, concurrency: 8,
-		slackTimeout: 5 * time.Second, log: s.log,
+		slackTimeout: 5 * time.Second, log: s.log, namespace: namespace,
 		limiter: func(l consume.Limiter) consume.Limiter { return l },
 	}
 	for _, change := range changes {
@@ -199,7 +200,7 @@ func (s *fixture) start(changes ...func(*setup)) *replica {
 	connection := s.connectTo(c.natsURL)
 	settings.JetStream = consume.JetStream{
 		Connection: connection, Stream: streamName, Consumer: consumerName,
-		Subject: "notify.>", DeadLetter: "notify-dead",
+		Subject: "notify.>", Namespace: c.namespace, DeadLetter: "notify-dead",
 		DeadLetterBytes: c.deadLetterBytes,
 	}
 	worker, err := consume.New(settings)

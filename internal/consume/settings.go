@@ -29,6 +29,7 @@ type JetStream struct {
 	Stream     string       // created with Subject if it is absent, never altered
 	Consumer   string       // durable, shared by all workers; created if it is absent, never altered
 	Subject    string       // of the events
+	Namespace  string       // of the keys in Redis; a consumer of another namespace is not read
 	DeadLetter string       // dead letters go to <DeadLetter>.<category>, in the stream <Stream>_DEAD
 
 	StreamBytes     int64 // max bytes of Stream if it is created; zero means no bound

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 )
@@ -36,6 +37,42 @@ func TestConsumerWiderThanTheSubjectIsNotRead(t *testing.T) {
 	kit.Check(t, second(stream.UpdateConsumer(t.Context(), config)))
 	s.settled(1)
 	s.expectEachPostedOnce(1)
+}
+
+// A deployment in another namespace, such as staging with production's NATS, would take events and count them
+// elsewhere. It waits until somebody gives it the consumer.
+func TestConsumerOfAnotherNamespaceIsNotRead(t *testing.T) {
+	s := newFixture(t)
+	s.started()
+	staging := s.start(func(c *setup) { c.namespace = "staging" })
+	s.eventually("the worker names the namespace", func() bool {
+		return strings.Contains(staging.waitsFor("consumer"), `belongs to workers with REDIS_NAMESPACE "test", and here it is "staging"`)
+	})
+	if len(staging.Ready(t.Context())) == 0 {
+		t.Error("a worker without a consumer is ready")
+	}
+	s.publishMany("errors", 20)
+	s.settled(20)
+	if held := staging.Snapshot().InFlight; held > 0 {
+		t.Errorf("the other namespace has %d events, expected none", held)
+	}
+
+	config := s.consumerInfo().Config
+	config.Metadata[feed.NamespaceKey] = "staging"
+	kit.Check(t, second(s.js.UpdateConsumer(t.Context(), streamName, config)))
+	staging.expectReady()
+}
+
+// An operator's consumer, or one of an older release, names no namespace.
+func TestConsumerWithoutANamespaceIsRead(t *testing.T) {
+	s := newFixture(t)
+	s.createConsumer(func(*jetstream.ConsumerConfig) {})
+	s.started()
+	s.publish("errors", "hello")
+	s.settled(1)
+	if namespace, found := s.consumerInfo().Config.Metadata[feed.NamespaceKey]; found {
+		t.Errorf("the consumer was given the namespace %q, expected that it is not altered", namespace)
+	}
 }
 
 // Only dead events need the dead-letter stream.

@@ -52,7 +52,7 @@ func New(settings Settings) (*Worker, error) {
 	var err error
 	w.feed, err = feed.New(feed.Settings{
 		Connection: nats.connection(), Stream: nats.Stream, Consumer: nats.Consumer,
-		Subject: nats.Subject, Replicas: nats.Replicas, MaxBytes: nats.StreamBytes,
+		Subject: nats.Subject, Namespace: nats.Namespace, Replicas: nats.Replicas, MaxBytes: nats.StreamBytes,
 		Capacity: capacity, Budget: budget, MostPayload: settings.Rules.MaxBytes,
 		MayFetch: w.mayFetch, Bound: w.ensureLetters, Tracker: w.tracker, Log: settings.Log,
 	})

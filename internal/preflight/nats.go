@@ -195,9 +195,10 @@ func (n *natsCheck) accountRow(ctx context.Context) []Row {
 
 func (n *natsCheck) reading() feed.Reading {
 	return feed.Reading{
-		Subject: n.settings.NATS.Pattern.String(),
-		Held:    feed.BatchesHeld * n.settings.BatchSize,
-		Stream:  n.stream.Config,
+		Subject:   n.settings.NATS.Pattern.String(),
+		Namespace: n.settings.Store.Namespace,
+		Held:      feed.BatchesHeld * n.settings.BatchSize,
+		Stream:    n.stream.Config,
 	}
 }
 

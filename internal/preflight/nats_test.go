@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"notifier/internal/consume/feed"
 	"notifier/internal/devstack"
 	"notifier/test/kit"
 	"notifier/test/natstest"
@@ -80,6 +81,10 @@ var foreigners = map[string]foreign{
 	"consumer gives up": {
 		consumer: func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 3 },
 		name:     consumer, state: Warn, text: "has max_deliver 3",
+	},
+	"consumer of another namespace": {
+		consumer: func(c *jetstream.ConsumerConfig) { c.Metadata = map[string]string{feed.NamespaceKey: "staging"} },
+		name:     consumer, state: Fail, text: `belongs to workers with REDIS_NAMESPACE "staging", and here it is "notifier"`,
 	},
 	"consumer pushes": {
 		consumer: func(c *jetstream.ConsumerConfig) { c.DeliverSubject = "there" },

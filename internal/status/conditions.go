@@ -126,14 +126,21 @@ func (v view) consumer() []finding {
 		return f
 	}
 	var all []finding
+	delivers := false // another deployment in this namespace has a stream of its own
 	for _, stream := range v.latestStreams() {
-		if w := stream.Withheld; w != nil {
-			f := finding{kind: "consumer", state: Warn, message: cut(w.Why, maxMessage), stops: w.None}
-			if w.None {
-				f.state = Fail
-			}
-			all = append(all, f)
+		w := stream.Withheld
+		delivers = delivers || stream.Unread != nil && (w == nil || !w.None)
+		if w == nil {
+			continue
 		}
+		f := finding{kind: "consumer", state: Warn, message: cut(w.Why, maxMessage), stops: w.None}
+		if w.None {
+			f.state = Fail
+		}
+		all = append(all, f)
+	}
+	for i := range all {
+		all[i].stops = all[i].stops && !delivers
 	}
 	return all
 }

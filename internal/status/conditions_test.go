@@ -128,6 +128,13 @@ func TestConditionsAndSentence(t *testing.T) {
 			[]string{"consumer fail 4m the stream or its consumer cannot be read: consumer not found"}},
 		{"the consumer is paused", all(replica("a", withheld("consumer C is paused", true)), ok),
 			"Not sending: consumer C is paused.", []string{"consumer fail - consumer C is paused"}},
+		{
+			"the consumer of one of two streams is paused",
+			all(replica("a", withheld("consumer C is paused", true)), replica("b", func(s *snapshot.Snapshot) {
+				s.Streams = []snapshot.Stream{{Name: "NOTIFY_B", Seen: now, Unread: &two}}
+			})),
+			"Sending." + usualText, []string{"consumer fail - consumer C is paused"},
+		},
 		{"the consumer's filter is too narrow", all(replica("a", withheld("consumer C takes notify.a", false)), ok),
 			"Sending." + usualText, []string{"consumer warn - consumer C takes notify.a"}},
 		{

@@ -63,6 +63,7 @@ type Settings struct {
 	Stream     string // created with Subject if it is absent, never altered
 	Consumer   string // durable, shared by all workers; created if it is absent, never altered
 	Subject    string // NATS_SUBJECT
+	Namespace  string // REDIS_NAMESPACE, kept in the metadata of a consumer that is created; see NamespaceKey
 	Replicas   int    // of a stream that is created; 0: three in a cluster of three servers or more, else one
 	MaxBytes   int64  // of a stream that is created; zero means no bound
 

@@ -33,10 +33,16 @@ type Fault struct {
 
 // Reading describes how a worker reads.
 type Reading struct {
-	Subject string // NATS_SUBJECT
-	Held    int    // max deliveries that one worker holds
-	Stream  jetstream.StreamConfig
+	Subject   string // NATS_SUBJECT
+	Namespace string // REDIS_NAMESPACE. If empty, any consumer fits
+	Held      int    // max deliveries that one worker holds
+	Stream    jetstream.StreamConfig
 }
+
+// NamespaceKey is the key of a consumer's metadata that names REDIS_NAMESPACE of its workers. Workers that count
+// in another namespace would take a part of the events and send them beyond the limits of the others. A consumer
+// without the key was made by an operator or by an older release, and any worker reads it.
+const NamespaceKey = "notifier-redis-namespace"
 
 // rule recognizes one fault. Its problem function completes the sentence "stream NAME ..." or "consumer NAME
 // ...", and returns "" if there is no fault.
@@ -155,6 +161,12 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 	{Wait, func(r Reading, c jetstream.ConsumerConfig) string {
 		return foreignSubjects(r, c)
 	}, changeOrWait},
+	{Wait, func(r Reading, c jetstream.ConsumerConfig) string {
+		owner := c.Metadata[NamespaceKey]
+		return when(owner != "" && r.Namespace != "" && owner != r.Namespace,
+			"belongs to workers with REDIS_NAMESPACE %.100q, and here it is %q", owner, r.Namespace)
+	}, "set NATS_STREAM and NATS_SUBJECT to others, or, if REDIS_NAMESPACE was renamed, edit the consumer: " +
+		"nats consumer edit STREAM CONSUMER --metadata " + NamespaceKey + "=NAME"},
 
 	{Withhold, func(_ Reading, c jetstream.ConsumerConfig) string {
 		if !isPaused(c) {

@@ -140,6 +140,9 @@ func TestFaults(t *testing.T) {
 		{Withhold, "takes notify.a and notify.b, which is not all", func(_ *stream, c *consumer) {
 			c.FilterSubjects = []string{"notify.a", "notify.b"}
 		}},
+		{Wait, `belongs to workers with REDIS_NAMESPACE "staging", and here it is "notifier"`,
+			func(_ *stream, c *consumer) { c.Metadata = map[string]string{NamespaceKey: "staging"} }},
+		{Remark, "", func(_ *stream, c *consumer) { c.Metadata = map[string]string{NamespaceKey: "notifier"} }},
 		{Risk, "has max_deliver 3", func(_ *stream, c *consumer) { c.MaxDeliver = 3 }},
 		{Risk, "has a backoff", func(_ *stream, c *consumer) { c.BackOff = []time.Duration{time.Second} }},
 		{Risk, "has ack wait 1s", func(_ *stream, c *consumer) { c.AckWait = time.Second }},
@@ -177,7 +180,7 @@ func TestFaults(t *testing.T) {
 		}
 		c := consumer{AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1000}
 		test.change(&s, &c)
-		reading := Reading{Subject: "notify.>", Held: 256, Stream: s}
+		reading := Reading{Subject: "notify.>", Namespace: "notifier", Held: 256, Stream: s}
 		info := &jetstream.ConsumerInfo{Name: "notifier", Config: c}
 		faults := append(reading.StreamFaults(), reading.ConsumerFaults(info)...)
 		isExpected := func(f Fault) bool {

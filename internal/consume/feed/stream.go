@@ -21,7 +21,10 @@ func (s *Feed) lookUp(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	reading := Reading{Subject: s.settings.Subject, Held: s.settings.Capacity, Stream: stream.CachedInfo().Config}
+	reading := Reading{
+		Subject: s.settings.Subject, Namespace: s.settings.Namespace,
+		Held: s.settings.Capacity, Stream: stream.CachedInfo().Config,
+	}
 	faults := reading.StreamFaults()
 	if err := s.refusal(faults); err != nil {
 		return nil, err
@@ -128,7 +131,7 @@ func (s *Feed) sameConsumer(ctx context.Context, bound *jetstream.ConsumerInfo) 
 
 func isChanged(a, b jetstream.ConsumerConfig) bool {
 	return a.AckWait != b.AckWait || a.MaxAckPending != b.MaxAckPending || a.MaxDeliver != b.MaxDeliver ||
-		!slices.Equal(filters(a), filters(b))
+		!slices.Equal(filters(a), filters(b)) || a.Metadata[NamespaceKey] != b.Metadata[NamespaceKey]
 }
 
 // largestEvent is the size of the largest message that a stream of ours takes, payload and headers together,
@@ -157,6 +160,9 @@ func (s *Feed) ensureConsumer(ctx context.Context, stream jetstream.Stream) (*je
 		AckWait:       ackWait,
 		MaxDeliver:    -1,
 		MaxAckPending: maxAckPendingReplicas * s.settings.Capacity,
+	}
+	if s.settings.Namespace != "" {
+		config.Metadata = map[string]string{NamespaceKey: s.settings.Namespace}
 	}
 	info, err = create(ctx, stream, config)
 	for streams.IsTooManyUnacknowledged(err) && config.MaxAckPending > 0 {

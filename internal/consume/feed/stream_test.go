@@ -51,6 +51,7 @@ func TestSameConsumer(t *testing.T) {
 		"ack_wait changed":        {Durable: "C", AckWait: time.Minute},
 		"max_ack_pending changed": {Durable: "C", MaxAckPending: 7},
 		"max_deliver changed":     {Durable: "C", MaxDeliver: 7},
+		"namespace changed":       {Durable: "C", Metadata: map[string]string{NamespaceKey: "staging"}},
 		"filter changed":          {Durable: "C", FilterSubject: "s.a"},
 	} {
 		_, err := js.UpdateConsumer(t.Context(), "S", config)
