@@ -160,6 +160,23 @@ func TestMuteDropsAFailedPost(t *testing.T) {
 	}
 }
 
+// TestAPurgedBacklogIsNotPosted drops a backlog as docs/runbook.md describes it. A purge alone leaves the events that
+// the worker holds, and it would post them.
+func TestAPurgedBacklogIsNotPosted(t *testing.T) {
+	s := newFixture(t)
+	mutes := newMuteSwitch()
+	s.started(with(mutes), func(c *setup) { c.concurrency, c.pace = 1, "1/2s" })
+	s.publishMany("errors", 20)
+	s.eventually("an event is posted", func() bool { return s.slack.Requests() == 1 })
+	mutes.mute("errors")
+	stream, err := s.js.Stream(t.Context(), streamName)
+	kit.Check(t, err)
+	kit.Check(t, stream.Purge(t.Context()))
+	if outcomes := tally(s.settled(20)); outcomes["dropped muted"] < 15 {
+		t.Errorf("%v, expected that most are dropped as muted", outcomes)
+	}
+}
+
 func TestMutesLoadBeforeEvents(t *testing.T) {
 	s := newFixture(t)
 	mutes := newMuteSwitch("errors")
