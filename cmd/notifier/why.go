@@ -143,7 +143,7 @@ func countUnread(ctx context.Context, from recordSource) string {
 		return ""
 	}
 	s := from.settings
-	consumer, err := js.Consumer(ctx, s.Stream, s.Consumer)
+	info, err := feed.LookUp(ctx, js, s.Stream, s.Consumer)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return fmt.Sprintf("; stream %s does not exist", s.Stream)
@@ -153,7 +153,6 @@ func countUnread(ctx context.Context, from recordSource) string {
 		}
 		return fmt.Sprintf("; the number of unread events is unknown: %v", err)
 	}
-	info := consumer.CachedInfo()
 	text := fmt.Sprintf("; %s unread in stream %s", term.Count(info.NumPending, "event"), s.Stream)
 	if info.NumAckPending > 0 {
 		text += fmt.Sprintf(", %d in flight", info.NumAckPending)

@@ -111,8 +111,6 @@ func (l *streamLookup) look(ctx context.Context) bool {
 
 // lookAtConsumer sets the unread, stuck and withheld events of the stream of events.
 func (l *streamLookup) lookAtConsumer(ctx context.Context, stream *snapshot.Stream) bool {
-	ctx, cancel := context.WithTimeout(ctx, streamsTimeout)
-	defer cancel()
 	look, err := l.stuck(ctx)
 	if n, known := l.looks.Add(look); known {
 		stream.Stuck = &n

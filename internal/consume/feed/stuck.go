@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/event"
+	"notifier/internal/streams"
 )
 
 // StuckLook is one look at the events that stay in a stream although its consumer will never deliver them.
@@ -33,9 +34,11 @@ const (
 	stuckPause = 100 * time.Millisecond
 )
 
-// LookForStuck compares a stream with its consumer. If it finds something it takes about half a second.
+// LookForStuck compares a stream with its consumer. If it finds something it takes about half a second, and longer
+// if NATS is distant. Without replies it ends after streams.RequestTimeout.
 func LookForStuck(ctx context.Context, js jetstream.JetStream, stream, consumer string) (StuckLook, error) {
-	least, err := lookOnce(ctx, js, stream, consumer)
+	lookUp := func(ctx context.Context) (StuckLook, error) { return lookOnce(ctx, js, stream, consumer) }
+	least, err := streams.Request(ctx, lookUp)
 	for n := 1; err == nil && least.Stuck > 0 && n < stuckLooks; n++ {
 		select {
 		case <-time.After(stuckPause):
@@ -43,7 +46,7 @@ func LookForStuck(ctx context.Context, js jetstream.JetStream, stream, consumer 
 			return StuckLook{}, ctx.Err()
 		}
 		var look StuckLook
-		look, err = lookOnce(ctx, js, stream, consumer)
+		look, err = streams.Request(ctx, lookUp)
 		if least.Stuck > look.Stuck {
 			least = look
 		}
