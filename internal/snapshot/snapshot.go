@@ -128,7 +128,7 @@ type Stream struct {
 
 // Withheld describes why a consumer does not deliver all events of its stream to the workers.
 type Withheld struct {
-	Why  string `json:"why"`            // a clause about the consumer, and what to do
+	Why  string `json:"why"`            // a clause about the consumer, and the remedy
 	None bool   `json:"none,omitempty"` // it delivers no event
 }
 

@@ -27,8 +27,8 @@ const RequestTimeout = 5 * time.Second
 // lostRequest is the time after which LookUp repeats a request.
 const lostRequest = time.Second
 
-// ErrNoReply means that NATS did not reply within the time of a request. It says nothing about what was
-// requested. It wraps context.DeadlineExceeded.
+// ErrNoReply means that NATS did not reply within the time of a request, so that the result is unknown. It wraps
+// context.DeadlineExceeded.
 var ErrNoReply error = noReply{}
 
 type noReply struct{}
@@ -37,7 +37,7 @@ func (noReply) Error() string { return "NATS did not respond in time" }
 func (noReply) Unwrap() error { return context.DeadlineExceeded }
 
 // LookUp makes a request that changes nothing, and bounds it as Request does. If there is no reply after a second,
-// LookUp makes the request again: during an election a request is lost, and the next one is answered at once.
+// LookUp makes the request again: during an election a request is lost, and the next one has its reply at once.
 func LookUp[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	found, err := within(ctx, lostRequest, request)
 	if errors.Is(err, ErrNoReply) {

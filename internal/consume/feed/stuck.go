@@ -98,8 +98,8 @@ const stuckFor = time.Minute
 // StuckLooks are the looks of the last minute.
 type StuckLooks struct{ looks []StuckLook }
 
-// Add returns how many events were stuck in this look and in all looks of the last minute: a lower bound. It is
-// unknown until there are looks over a minute, unless one of them found nothing. If the oldest event of the
+// Add returns how many events were stuck in this look and in all looks of the last minute: a lower bound. The number
+// is unknown until there are looks over a minute, unless one of them found nothing. If the oldest event of the
 // stream was delivered after the first of these looks, nothing was stuck then.
 func (l *StuckLooks) Add(look StuckLook) (n uint64, known bool) {
 	if !look.Known {
