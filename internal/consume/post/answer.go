@@ -106,7 +106,9 @@ func (a *attempt) closeGate(failure *slackout.Error) {
 		tracker.Lost(availability.Slack, failure)
 	default:
 		a.end.Signal = lanes.ChannelFailing
-		tracker.ChannelLost(laneOf(a.p.channel), failure)
+		if a.turn.BlamesChannel() {
+			tracker.ChannelLost(laneOf(a.p.channel), failure)
+		}
 	}
 }
 

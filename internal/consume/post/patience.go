@@ -11,12 +11,13 @@ import (
 // An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a
 // page of HTML, or Slack returns internal_error each time. A few failures prove nothing, because in a brown-out
 // most posts fail. So the event is tried for some four minutes, after growing pauses, and is to blame only if
-// posts of other events of its channel came through meanwhile.
+// posts of other events of its channel came through meanwhile. Of those others the first try counts alone:
+// several poisoned events, which all fail again and again, would make each other look like a brown-out.
 const (
 	failuresToBlame = 15 // in a row
 
-	// minSuccess bounds the share of successful tries of other events since the first failure: one in five. In
-	// a worse brown-out, or without other events, the event is tried on.
+	// minSuccess bounds the share of successful first tries of other events since the first failure: one in
+	// five. In a worse brown-out, or without other events, the event is tried on.
 	minSuccess = 5
 )
 
@@ -29,23 +30,26 @@ var (
 // patience counts an event's failures.
 type patience struct {
 	failures int         // in a row, without a sign that the channel or the workspace is to blame
-	first    lanes.Tally // of the lane at the first failure
+	first    lanes.Tally // of the lane after the first of them
 }
 
 // failed counts a failure, and reports whether the event is to blame. The lane's tally does not include the
-// failure yet.
+// failure yet. While the channel has taken no other event, its failures say nothing about this one, so the count
+// begins again with each of them.
 func (p *patience) failed(lane lanes.Tally) bool {
 	p.failures++
-	if p.failures == 1 {
+	switch {
+	case p.failures == 1:
 		p.first = lane
+		p.first.Failed++ // this one
+	case lane.Posted == p.first.Posted:
+		p.failures, p.first = 1, lane
 	}
 	if p.failures < failuresToBlame {
 		return false
 	}
-	own := uint64(p.failures - 1)
-	succeeded := lane.Posted - p.first.Posted
-	tries := succeeded + lane.Failed - p.first.Failed - own
-	return succeeded > 0 && succeeded*minSuccess >= tries
+	succeeded, failed := lane.Posted-p.first.Posted, lane.Failed-p.first.Failed
+	return succeeded*minSuccess >= succeeded+failed
 }
 
 // nextRetry returns the pause before the event's next try. It grows with each call.

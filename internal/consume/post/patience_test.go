@@ -22,7 +22,7 @@ func TestRetryPausesAreBounded(t *testing.T) {
 }
 
 // fails fails an event the given number of times and reports whether it counts as poisoned after the last
-// failure. Between two failures, other events of the lane are posted and fail as given.
+// failure. Between two failures, other events of the lane are posted and fail as given, at their first tries.
 func fails(times int, posted, failed uint64) (poisoned bool) {
 	var p patience
 	lane := lanes.Tally{Posted: 1000, Failed: 3000} // earlier results do not count
@@ -32,9 +32,27 @@ func fails(times int, posted, failed uint64) (poisoned bool) {
 			lane.Failed += failed
 		}
 		poisoned = p.failed(lane)
-		lane.Failed++
+		if i == 0 {
+			lane.Failed++
+		}
 	}
 	return poisoned
+}
+
+// An outage says nothing about the event, however often it failed, and however many others did.
+func TestFailuresDuringAnOutageDoNotCount(t *testing.T) {
+	var p patience
+	var lane lanes.Tally
+	for range 100 {
+		p.failed(lane)
+		lane.Failed++
+	}
+	for i := range failuresToBlame - 1 {
+		lane.Posted++
+		if blamed := p.failed(lane); blamed != (i == failuresToBlame-2) {
+			t.Fatalf("to blame %t after the failure %d since the outage", blamed, i+1)
+		}
+	}
 }
 
 func TestPoisonedEvents(t *testing.T) {

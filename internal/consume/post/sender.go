@@ -85,7 +85,7 @@ type posting struct {
 
 // laneBackoff bounds how long a channel, or the workspace, is left alone after a failure.
 var laneBackoff = lanes.Backoff{
-	First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second,
+	First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second, Retries: time.Second,
 }
 
 // Bounds of the delay after which the server delivers an event of a full lane again. Within them the delay is
@@ -112,7 +112,8 @@ func (s *Sender) Add(job decide.Job) {
 	p := &posting{job: job, channel: s.settings.Slack.Channel(job.Result.Event)}
 	p.job.Result.Channel = p.channel
 	lane, item := laneOf(p.channel), lanes.Item[*posting]{
-		Value: p, Bytes: job.Result.Delivery.Bytes, Since: job.Result.Event.Published,
+		Value: p, Category: job.Result.Event.Category,
+		Bytes: job.Result.Delivery.Bytes, Since: job.Result.Event.Published,
 	}
 	s.lanes.Add(lane, item)
 	s.returnSurplus(lane)

@@ -11,6 +11,7 @@ import (
 func Hurry() {
 	laneBackoff = lanes.Backoff{
 		First: laneBackoff.First / 10, Max: laneBackoff.Max, MaxUnexplained: laneBackoff.MaxUnexplained / 10,
+		Retries: laneBackoff.Retries / 10,
 	}
 	for _, pause := range []*time.Duration{&firstRetry, &leaseMargin, &leaseRecheck} {
 		*pause /= 10

@@ -24,6 +24,9 @@ type Backoff struct {
 	// MaxUnexplained bounds it after failures that the event itself may have caused: one that fails again and
 	// again must not hold up its channel.
 	MaxUnexplained time.Duration
+	// Retries is the pause after a failed retry until the next one, of any item of the lane. Without it, the
+	// retries of several failing items would use up the channel's pace at once.
+	Retries time.Duration
 }
 
 func newGate(bounds Backoff) *gate {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-var backoffs = Backoff{First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second}
+var backoffs = Backoff{First: 500 * time.Millisecond, Max: time.Minute, MaxUnexplained: 5 * time.Second, Retries: time.Second}
 
 // about reports whether a backoff is as expected, within its jitter of 30 %.
 func about(got, want time.Duration) bool { return got >= want*7/10 && got <= want*13/10 }

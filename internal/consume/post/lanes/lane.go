@@ -9,20 +9,22 @@ import (
 // lane is one channel's queue and state. Lanes.mu guards it.
 //
 // Items keep their order by Since, unless they were told to wait (Result.After). Such an item waits apart, and
-// stays apart: when its time has come, it alternates with the others. So an item that fails for a reason of its
-// own is never the only probe of a closed gate.
+// stays apart: when its time has come, it goes after the fresh ones, but has one of retryEvery turns at least.
+// So items that fail for a reason of their own do not hold up the others, and are tried all the same.
 type lane[T any] struct {
-	channel   string
-	gate      *gate
-	fresh     []*entry[T]   // never told to wait; by Since
-	delayed   []*entry[T]   // by the time of their next turn
-	posting   *entry[T]     // has its turn
-	retried   bool          // the last turn was a delayed item's
-	notBefore time.Time     // the pace has no room before
-	busySince time.Time     // end of the last turn, or first item after none
-	interval  time.Duration // between the ends of turns, smoothed
-	held      Size
-	tally     Tally
+	channel    string
+	gate       *gate
+	fresh      []*entry[T]   // never told to wait; by Since
+	delayed    []*entry[T]   // by the time of their next turn
+	posting    *entry[T]     // has its turn
+	freshInRow int           // posts of fresh items since the last one of a delayed item
+	retryAt    time.Time     // next turn of a delayed item, at the earliest
+	accepted   time.Time     // time of the last success
+	notBefore  time.Time     // the pace has no room before
+	busySince  time.Time     // end of the last turn, or first item after none
+	interval   time.Duration // between the ends of turns, smoothed
+	held       Size
+	tally      Tally
 }
 
 // entry is one item in a lane.
@@ -32,7 +34,14 @@ type entry[T any] struct {
 	added  time.Time
 	at     time.Time // its next turn, at the earliest; zero if it was never told to wait
 	tried  bool      // it had a turn
+	failed time.Time // the first failure that the item itself may have caused; zero if there was none
 }
+
+// While fresh items are left, one of retryEvery posts is a delayed item's.
+const retryEvery = 5
+
+// maxSilence bounds how long failures of a category are put down to its items after the channel's last success.
+const maxSilence = time.Minute
 
 // insert queues an entry that was never told to wait. A redelivered event comes before younger ones.
 func (ln *lane[T]) insert(e *entry[T]) {
@@ -59,7 +68,7 @@ func (ln *lane[T]) readySince() (since time.Time, ok bool) {
 	case len(ln.fresh) > 0:
 		since = ln.fresh[0].added
 	case len(ln.delayed) > 0:
-		since = ln.delayed[0].at
+		since = ln.due()
 	default:
 		return time.Time{}, false
 	}
@@ -71,17 +80,61 @@ func (ln *lane[T]) readySince() (since time.Time, ok bool) {
 	return since, true
 }
 
-// pop removes the item that has the next turn.
+// pop removes the item that has the next turn. The choice stays the same until a post was made: an item that
+// waits for the pace has a place in it.
 func (ln *lane[T]) pop(now time.Time) *entry[T] {
-	due := len(ln.delayed) > 0 && !ln.delayed[0].at.After(now)
-	ln.retried = len(ln.fresh) == 0 || due && !ln.retried
-	queue := &ln.fresh
-	if ln.retried {
+	queue, place := &ln.fresh, 0
+	due := len(ln.delayed) > 0 && !ln.due().After(now)
+	switch {
+	case len(ln.fresh) == 0 || due && ln.freshInRow >= retryEvery-1:
 		queue = &ln.delayed
+	case !ln.gate.open:
+		place = ln.bestProbe()
 	}
-	first := (*queue)[0]
-	*queue = slices.Delete(*queue, 0, 1)
-	return first
+	next := (*queue)[place]
+	*queue = slices.Delete(*queue, place, place+1)
+	return next
+}
+
+// due returns the time of the next turn of a delayed item. There is one.
+func (ln *lane[T]) due() time.Time {
+	if at := ln.delayed[0].at; at.After(ln.retryAt) {
+		return at
+	}
+	return ln.retryAt
+}
+
+// bestProbe returns the place of the oldest fresh item among those whose category has the fewest failing items.
+// If the items of one category fail for a reason of their own, another category opens the gate.
+func (ln *lane[T]) bestProbe() (place int) {
+	failing := map[string]int{}
+	for _, e := range ln.delayed {
+		if !e.failed.IsZero() {
+			failing[e.item.Category]++
+		}
+	}
+	for i, e := range ln.fresh {
+		if failing[e.item.Category] < failing[ln.fresh[place].item.Category] {
+			place = i
+		}
+	}
+	return place
+}
+
+// blamed reports whether a failure of the item that has its turn says something about the channel. If the gate
+// is closed, it does: the probe has failed. If not, the item is at fault if the channel has taken others since
+// its first failure, and so are the other items of its category for a while.
+func (ln *lane[T]) blamed(now time.Time) bool {
+	if !ln.gate.open {
+		return true
+	}
+	isAtFault := func(e *entry[T]) bool { return !e.failed.IsZero() && ln.accepted.After(e.failed) }
+	if isAtFault(ln.posting) {
+		return false
+	}
+	return now.Sub(ln.accepted) > maxSilence || !slices.ContainsFunc(ln.delayed, func(e *entry[T]) bool {
+		return e.item.Category == ln.posting.item.Category && isAtFault(e)
+	})
 }
 
 func (ln *lane[T]) state(now time.Time) State {

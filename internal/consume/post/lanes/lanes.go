@@ -39,9 +39,10 @@ type Lanes[T any] struct {
 
 // Item is one event to be posted.
 type Item[T any] struct {
-	Value T
-	Bytes int64     // its memory
-	Since time.Time // orders the items of a lane
+	Value    T
+	Category string    // items of one category may fail for a common reason
+	Bytes    int64     // its memory
+	Since    time.Time // orders the items of a lane
 }
 
 // Size counts items and their memory in bytes.

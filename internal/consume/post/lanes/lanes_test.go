@@ -168,23 +168,129 @@ func TestDelayedItemWaitsAlone(t *testing.T) {
 	})
 }
 
-// A failing item is not the only probe of its lane. It keeps its turn, however many other items arrive.
-func TestDelayedItemsAlternateWithOthers(t *testing.T) {
+// Items go before the retries of failing ones. A retry still has every fifth turn, however many items arrive.
+func TestFreshItemsGoBeforeRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
 		add(l, "a", 2)
 		for range 2 {
-			next(t, l).Finish(Result{After: time.Second})
+			next(t, l).Finish(Result{Signal: Posted, After: time.Second})
 		}
 		time.Sleep(2 * time.Second)
 		var order []string
-		for i := range 8 {
+		for i := range 11 {
 			l.Add("a", Item[string]{Value: fmt.Sprint("new", i)})
 			turn := next(t, l)
 			order = append(order, turn.Item)
-			turn.Finish(Result{Done: true})
+			turn.Finish(Result{Signal: Posted, Done: true})
 		}
-		expect(t, "turns", strings.Join(order, " "), "a0 new0 a1 new1 new2 new3 new4 new5")
+		expect(t, "turns", strings.Join(order, " "), "new0 new1 a0 new2 new3 new4 new5 a1 new6 new7 new8")
+		expect(t, "then", drain(l), "new9 new10")
+	})
+}
+
+// A retry has a place in the pace of its channel, so it has the next turn as well.
+func TestPacedRetryKeepsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		add(l, "a", retryEvery)
+		for range retryEvery - 1 {
+			next(t, l).Finish(Result{Signal: ChannelFailing, After: time.Second})
+		}
+		time.Sleep(time.Minute)
+		next(t, l).Finish(Result{Pace: time.Second})
+		expectNext(t, l, "a0", time.Second).Finish(Result{Signal: Posted, Done: true})
+		expect(t, "after the retry", drain(l), "a4 a1 a2 a3")
+	})
+}
+
+// addOf queues an item of a category in lane "a".
+func addOf(l *Lanes[string], category, value string) {
+	l.Add("a", Item[string]{Value: value, Category: category, Since: time.Now()})
+}
+
+// If the events of one category fail, another category is the probe. Without a failure the order is by age.
+func TestProbeIsOfAnotherCategory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		for _, value := range []string{"bad0", "bad1", "bad2", "worse0", "worse1", "good0", "good1"} {
+			addOf(l, strings.TrimRight(value, "0123456789"), value)
+			time.Sleep(time.Millisecond)
+		}
+		var order []string
+		for range 7 {
+			turn := next(t, l)
+			order = append(order, turn.Item)
+			if strings.HasPrefix(turn.Item, "good") {
+				turn.Finish(Result{Signal: Posted, Done: true})
+			} else {
+				turn.Finish(Result{Signal: ChannelFailing, After: time.Hour})
+			}
+		}
+		// good0 opens the gate, so the order is by age again.
+		expect(t, "turns", strings.Join(order, " "), "bad0 worse0 good0 bad1 bad2 worse1 good1")
+	})
+}
+
+// An item that fails while its channel takes others is at fault, and explains failures of its category for a
+// minute. So such failures do not close the channel.
+func TestWhatAFailureSaysAboutItsChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		failed := func(what string, blames bool) {
+			t.Helper()
+			turn := next(t, l)
+			got := turn.BlamesChannel()
+			turn.Finish(Result{Signal: ChannelFailing, After: 3 * time.Second})
+			closed := l.States()[0].Closed > 0
+			if got != blames || closed != blames {
+				t.Errorf("%s: %s blames the channel %t and closes it %t, expected %t", what, turn.Item, got, closed, blames)
+			}
+		}
+		taken := func() {
+			t.Helper()
+			addOf(l, "good", "good")
+			turn := next(t, l)
+			expect(t, "turn", turn.Item, "good")
+			turn.Finish(Result{Signal: Posted, Done: true})
+		}
+		addOf(l, "bad", "bad0")
+		failed("nothing was taken yet", true)
+		failed("nor since the first failure", true)
+		taken()
+		failed("the channel took another", false)
+		addOf(l, "bad", "bad1")
+		failed("so its category is known to fail", false)
+		addOf(l, "other", "other")
+		failed("another category is not", true)
+		taken()
+		time.Sleep(maxSilence + time.Second)
+		addOf(l, "bad", "bad2")
+		failed("nothing was taken for a minute", true)
+		failed("so the next is a probe", true)
+		taken()
+		for range 9 {
+			failed("each of them is at fault", false)
+		}
+	})
+}
+
+// Retries follow each other with a pause, so they leave room in the pace.
+func TestRetriesKeepADistance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes()
+		add(l, "a", 3)
+		for range 3 {
+			next(t, l).Finish(Result{Signal: ChannelFailing, After: time.Hour})
+		}
+		add(l, "good", 1)
+		next(t, l).Finish(Result{Signal: Posted, Done: true})
+		l.lane("a").gate.open = true
+		time.Sleep(2 * time.Hour)
+		for i, after := range []time.Duration{0, backoffs.Retries, backoffs.Retries} {
+			l.lane("a").accepted = time.Now()
+			expectNext(t, l, fmt.Sprint("a", i), after).Finish(Result{Signal: ChannelFailing, After: time.Hour})
+		}
 	})
 }
 
@@ -240,6 +346,7 @@ func TestNextEnds(t *testing.T) {
 	})
 }
 
+// The tally has the first posts of items alone, and each lane has its own.
 func TestLaneTally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes()
@@ -247,7 +354,12 @@ func TestLaneTally(t *testing.T) {
 		for _, signal := range []Signal{Posted, Rejected, ChannelFailing, ChannelLimited, ChannelPaused} {
 			next(t, l).Finish(Result{Signal: signal, Done: true})
 		}
-		if want, got := (Tally{Posted: 1, Failed: 1}), next(t, l).Tally(); got != want {
+		for range 10 {
+			next(t, l).Finish(Result{Signal: ChannelFailing})
+		}
+		next(t, l).Finish(Result{Signal: Posted, Done: true})
+		add(l, "a", 1)
+		if want, got := (Tally{Posted: 1, Failed: 2}), next(t, l).Tally(); got != want {
 			t.Errorf("%+v, expected %+v", got, want)
 		}
 		add(l, "b", 1)

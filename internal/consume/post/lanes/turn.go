@@ -49,6 +49,21 @@ func (t *Turn[T]) Finish(r Result) (proof Proof) {
 	proof = t.signal(r, now)
 	queue, e := t.lane, t.lane.posting
 	queue.posting, e.tried = nil, true
+	switch {
+	case !r.Signal.isPost():
+	case e.at.IsZero():
+		queue.freshInRow++
+	default:
+		queue.freshInRow = 0
+	}
+	if r.Signal == ChannelFailing {
+		if !e.at.IsZero() {
+			queue.retryAt = now.Add(t.lanes.backoff.Retries)
+		}
+		if e.failed.IsZero() {
+			e.failed = now
+		}
+	}
 	queue.interval = (3*queue.interval + now.Sub(queue.busySince)) / 4
 	queue.busySince = now
 	if r.Pace > 0 {
@@ -57,8 +72,10 @@ func (t *Turn[T]) Finish(r Result) (proof Proof) {
 	switch {
 	case r.Done:
 		t.lanes.count(queue, -1, -e.item.Bytes)
-	case r.After > 0 || !e.at.IsZero():
+	case r.After > 0:
 		e.at = now.Add(r.After)
+		queue.delay(e)
+	case !e.at.IsZero():
 		queue.delay(e)
 	default:
 		queue.insert(e)
@@ -67,13 +84,24 @@ func (t *Turn[T]) Finish(r Result) (proof Proof) {
 	return proof
 }
 
+// BlamesChannel reports whether the channel fails if this turn ends with ChannelFailing. If not, the item is to
+// blame as far as is known.
+func (t *Turn[T]) BlamesChannel() bool {
+	t.lanes.mu.Lock()
+	defer t.lanes.mu.Unlock()
+	return t.lane.blamed(time.Now())
+}
+
 // signal opens and closes the gates. mu is held.
 func (t *Turn[T]) signal(r Result, now time.Time) (proof Proof) {
 	channel, workspace := t.lane.gate, t.lanes.workspace
-	bounds := t.lanes.backoff
+	bounds, first := t.lanes.backoff, t.lane.posting.failed.IsZero()
 	switch r.Signal {
 	case Posted:
-		t.lane.tally.Posted++
+		t.lane.accepted = now
+		if first {
+			t.lane.tally.Posted++
+		}
 		return Proof{channel.succeeded(t.channel), workspace.succeeded(t.workspace)}
 	case Rejected:
 		return Proof{channel.succeeded(t.channel), workspace.succeeded(t.workspace)}
@@ -81,8 +109,12 @@ func (t *Turn[T]) signal(r Result, now time.Time) (proof Proof) {
 		channel.failed(t.channel, now, r.AtLeast, bounds.Max)
 		workspace.succeeded(t.workspace)
 	case ChannelFailing:
-		t.lane.tally.Failed++
-		channel.failed(t.channel, now, r.AtLeast, bounds.MaxUnexplained)
+		if first {
+			t.lane.tally.Failed++
+		}
+		if t.lane.blamed(now) {
+			channel.failed(t.channel, now, r.AtLeast, bounds.MaxUnexplained)
+		}
 	case WorkspaceFailing:
 		workspace.failed(t.workspace, now, r.AtLeast, bounds.Max)
 	case ChannelPaused:
@@ -95,8 +127,14 @@ func (t *Turn[T]) signal(r Result, now time.Time) (proof Proof) {
 	return Proof{}
 }
 
-// Tally counts a lane's posts that show whether its channel takes posts: neither those that Slack limited or
-// rejected, nor those that failed because of the whole workspace.
+// isPost reports whether a post was tried, whatever its result.
+func (s Signal) isPost() bool {
+	return s != Nothing && s != ChannelPaused && s != WorkspacePaused
+}
+
+// Tally counts the first posts of a lane's items that show whether its channel takes posts: neither those that
+// Slack limited or rejected, nor those that failed because of the whole workspace. What has failed before says
+// nothing about other items.
 type Tally struct {
 	Posted uint64
 	Failed uint64
