@@ -248,15 +248,49 @@ func TestDamagedRecordOfAMutedEventDelaysNoOther(t *testing.T) {
 	s.eventually("another category's event is posted", func() bool { return s.slack.Accepted() > 0 })
 }
 
-// A post that the worker itself made may be in Slack, so a mute neither drops nor refunds its event.
-func TestMuteSparesAnEventInDoubt(t *testing.T) {
+// An event that may be in Slack stops as well, once the result of its post is known: another post could only add
+// a copy. It keeps its slot, and its id can be used again.
+func TestMuteStopsAFailingEvent(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change   func(*setup)
+		searches int
+	}{
+		"a webhook cannot search": {webhook, 0}, "searched first": {func(*setup) {}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t)
+			mutes := newMuteSwitch()
+			s.started(with(mutes), test.change)
+			s.slack.Respond(devstack.Always(devstack.Response{Code: "internal_error", Delay: 200 * time.Millisecond}))
+			s.publish("errors", "perhaps", "Nats-Msg-Id", "e1")
+			s.eventually("its post is under way", func() bool { return s.slack.Requests() > 0 })
+			mutes.mute("errors")
+			s.expectLine("e1", line{"outcome": "dropped", "reason": "muted", "ambiguous": true, "attempts": 1.0})
+			if n := s.slack.HistoryRequests(); n != test.searches {
+				t.Errorf("the channel was searched %d times, expected %d", n, test.searches)
+			}
+			s.expectCharged(1)
+			s.expectNothingLeft()
+			s.slack.Respond(nil)
+			mutes.unmute("errors")
+			s.publish("errors", "perhaps", "Notifier-Event-Id", "e1", "Nats-Msg-Id", "again")
+			if again := s.settled(2)[1]; again["outcome"] != "sent" {
+				t.Errorf("line %v, expected that the event is sent after the mute", again)
+			}
+		})
+	}
+}
+
+// A message that the search finds is sent, not muted.
+func TestMuteDoesNotDenyAMessageInSlack(t *testing.T) {
 	s := newFixture(t)
 	mutes := newMuteSwitch()
-	s.started(with(mutes), webhook)
-	s.slack.Respond(devstack.Next(devstack.Response{Status: 500}))
-	s.publish("errors", "perhaps", "Nats-Msg-Id", "e1")
-	s.eventually("the first post fails", func() bool { return s.slack.Requests() == 1 })
+	s.started(with(mutes))
+	s.slack.Respond(devstack.Next(devstack.Response{Accept: true, Reset: true}))
+	s.publish("errors", "arrived", "Nats-Msg-Id", "e1")
+	s.eventually("Slack has it", func() bool { return s.slack.Accepted() == 1 })
 	mutes.mute("errors")
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true, "attempts": 2.0})
+	s.expectLine("e1", line{"outcome": "sent", "found_in_channel": true, "attempts": 1.0})
 	s.expectCharged(1)
 }

@@ -214,6 +214,20 @@ func TestConditionsAndSentence(t *testing.T) {
 			[]string{"channel/#alerts warn 4m Slack asked to wait, 12s left, 42 events wait"},
 		},
 		{
+			"Slack fails on some events and takes others",
+			all(replica("a", func(s *snapshot.Snapshot) {
+				s.Channels = []snapshot.Channel{{Name: "#alerts", Queued: 4, Oldest: ago(3 * time.Minute), Why: "pace"}}
+				for _, category := range []string{"bad", "bad", "evil", "worse"} {
+					failing := snapshot.Failing{Channel: "#alerts", Category: category, Error: "internal_error", Next: now}
+					s.Failing = append(s.Failing, failing)
+				}
+				s.Failing = append(s.Failing, snapshot.Failing{Channel: "#alerts", Category: "good", Error: "ratelimited"})
+			})),
+			"Sending." + usualText,
+			[]string{"channel/#alerts warn - 4 events wait, the oldest for 3m, " +
+				"Slack fails on events of bad, evil and 1 more with internal_error"},
+		},
+		{
 			"a channel fails in one replica, another posts there",
 			all(replica("b", hasChannels(snapshot.Channel{Name: "#alerts", Posting: true})), replica("a", func(s *snapshot.Snapshot) {
 				s.Channels, s.Waits = []snapshot.Channel{down}, []snapshot.Wait{wait("slack", "#alerts", "slack: unavailable: http_503")}

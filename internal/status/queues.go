@@ -23,8 +23,9 @@ type queue struct {
 	queued  int
 	oldest  time.Time
 	paced   bool
-	refused string // Slack's code
-	outage  outage // of replicas that cannot post to it
+	refused string            // Slack's code
+	outage  outage            // of replicas that cannot post to it
+	failing map[string]string // Slack's last code, by category of the events that it fails on
 
 	rejected snapshot.Rejection // the latest, of all workers
 	accepted time.Time
@@ -74,7 +75,9 @@ func (v view) channel(q queue) finding {
 		}
 	case q.queued > 0 && !q.oldest.IsZero() && v.now.Sub(q.oldest) > slowAfter:
 		message := fmt.Sprintf("%s, the oldest for %s", queued, v.age(q.oldest))
-		if q.paced {
+		if text := failingText(q.failing); text != "" {
+			message += ", " + text
+		} else if q.paced {
 			message += ", at the pace of the channel"
 		}
 		return finding{state: Warn, message: message}
@@ -82,12 +85,29 @@ func (v view) channel(q queue) finding {
 	return f
 }
 
+// failingText names the categories that Slack fails on while it takes others: "Slack fails on events of errors with
+// internal_error". It returns "" if Slack fails on no event.
+func failingText(failing map[string]string) string {
+	if len(failing) == 0 {
+		return ""
+	}
+	categories := slices.Sorted(maps.Keys(failing))
+	names := make([]string, 0, maxNamed+1)
+	for _, category := range categories[:min(len(categories), maxNamed)] {
+		names = append(names, short(category))
+	}
+	if more := len(categories) - maxNamed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("Slack fails on events of %s with %s", term.List(names), cut(failing[categories[0]], maxReason))
+}
+
 func (v view) queues() map[string]*queue {
 	queues := map[string]*queue{}
 	of := func(name string) *queue {
 		name = short(name)
 		if queues[name] == nil {
-			queues[name] = &queue{}
+			queues[name] = &queue{failing: map[string]string{}}
 		}
 		return queues[name]
 	}
@@ -97,6 +117,11 @@ func (v view) queues() map[string]*queue {
 			if wait.For == "slack" && wait.Channel != "" {
 				failing[wait.Channel] = true
 				of(wait.Channel).outage.add(wait)
+			}
+		}
+		for _, event := range replica.Snapshot.Failing {
+			if !event.Next.IsZero() { // else the channel has to recover, not the event
+				of(event.Channel).failing[event.Category] = event.Error
 			}
 		}
 		for _, c := range replica.Snapshot.Channels {

@@ -44,7 +44,9 @@ type Decider struct {
 const Fresh = time.Second
 
 // Mute drops events of muted categories, and gives back the slots of those that were admitted. An event goes
-// on if a post of it may have begun, because it may be in Slack.
+// on if a post of it may be under way elsewhere. If the result of a post is in, and the message may be in Slack
+// all the same, the event is dropped and keeps its slots: after a search of the channel, if that is possible,
+// another post could only add an unwanted copy.
 //
 // A new delivery is dropped without a call to Redis: otherwise Redis would pay for each storm that is muted.
 // So if a consumer was deleted, its successor delivers admitted events as new, and their slots stay taken
@@ -57,7 +59,7 @@ func (d *Decider) Mute(ctx context.Context, jobs []*Job) error {
 	for _, job := range jobs {
 		mute, muted := d.Mutes.Muted(job.Result.Event.Category)
 		switch {
-		case !muted || job.Result.Ambiguous || job.Verdict.Next != GoOn:
+		case !muted || job.Verdict.Next != GoOn:
 		case job.mayHoldSlots():
 			charged = append(charged, job)
 		default:
@@ -191,13 +193,17 @@ func (j *Job) refuse(decision ratelimit.Decision, now time.Time) {
 	j.Drop(decision.Verdict.Reason())
 }
 
-// release gives a job's slots back. It returns false if the job has to go on, because a post of it may have
-// begun, or because it was sent and is a duplicate. An error after the refund may concern the record of this
-// event alone, so Admit decides then.
+// release gives a job's slots back, or ends it in flight with its slots if it may be in Slack. It returns false
+// if the job has to go on, because a post of it may have begun elsewhere, or because it was sent and is a
+// duplicate. An error after the refund may concern the record of this event alone, so Admit decides then.
 func (d *Decider) release(ctx context.Context, job *Job) (bool, error) {
-	refunded, err := d.Refund(ctx, job)
-	if err != nil || refunded {
-		return refunded, err
+	giveUp := d.Refund
+	if job.Result.Ambiguous {
+		giveUp = d.Forfeit
+	}
+	released, err := giveUp(ctx, job)
+	if err != nil || released {
+		return released, err
 	}
 	record, found, err := d.Limiter.InFlight(ctx, job.Request)
 	if err != nil {

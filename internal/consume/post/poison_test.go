@@ -130,7 +130,7 @@ func (w *world) settle(_ context.Context, batch []*result.Result) error {
 	return nil
 }
 
-// end returns the outcome of an event, "" while it has none, and how long it took.
+// end returns the outcome of an event, empty until then, and how long it took.
 func (w *world) end(id string) (outcome string, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +231,7 @@ func TestPoisonedEventsDoNotProtectEachOther(t *testing.T) {
 	}
 }
 
-// No event may die of a brown-out that fails events regardless of their content, nor of what follows an outage.
+// No event may die of a brown-out, which fails posts regardless of their content, nor of failures after an outage.
 func TestBrownOutKillsNoEvent(t *testing.T) {
 	for name, phases := range map[string][]struct {
 		share  float64 // of posts that fail

@@ -123,7 +123,7 @@ func (ln *lane[T]) bestProbe() (place int) {
 
 // blamed reports whether a failure of the item that has its turn says something about the channel. If the gate
 // is closed, it does: the probe has failed. If not, the item is at fault if the channel has taken others since
-// its first failure, and so are the other items of its category for a while.
+// its first failure. Other items of its category are at fault as well, for maxSilence after a success.
 func (ln *lane[T]) blamed(now time.Time) bool {
 	if !ln.gate.open {
 		return true

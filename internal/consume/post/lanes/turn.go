@@ -133,8 +133,8 @@ func (s Signal) isPost() bool {
 }
 
 // Tally counts the first posts of a lane's items that show whether its channel takes posts: neither those that
-// Slack limited or rejected, nor those that failed because of the whole workspace. What has failed before says
-// nothing about other items.
+// Slack limited or rejected, nor those that failed because of the whole workspace. A retry says nothing
+// about other items.
 type Tally struct {
 	Posted uint64
 	Failed uint64
