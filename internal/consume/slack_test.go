@@ -168,3 +168,40 @@ func TestRefusedCredentialsHoldEveryEvent(t *testing.T) {
 		t.Errorf("%d dead letters, expected none", len(letters))
 	}
 }
+
+// Another chat server behind the webhook shows each post and replies in its own words. The worker stops, says so,
+// and goes on once Slack replies.
+func TestForeignWebhookIsNotFloodedWithCopies(t *testing.T) {
+	s := newFixture(t)
+	r := s.started(webhook)
+	s.slack.Respond(devstack.Always(devstack.Response{Body: `{"success":true}`, Accept: true}))
+	s.publishMany("errors", 10)
+	s.eventually("the worker reports that it cannot send", func() bool {
+		return strings.Contains(strings.Join(r.Ready(t.Context()), "\n"),
+			"credentials: replies do not come from Slack: 127.0.0.1 replied 200 with 16 bytes of JSON; next try at ")
+	})
+	kit.Check(t, r.Live())
+	if n := s.slack.Accepted(); n > 3 {
+		t.Errorf("%d copies, expected 2 before the first pause", n)
+	}
+	s.slack.Respond(nil)
+	s.expectOutcomes(map[string]int{"sent": 10}, s.settled(10))
+	r.expectReady()
+}
+
+// A captive portal takes the place of the Web API.
+func TestCaptivePortalHoldsEveryEvent(t *testing.T) {
+	s := newFixture(t)
+	r := s.started()
+	s.slack.Respond(func(devstack.Request) *devstack.Response {
+		return &devstack.Response{Body: "<html>Accept our terms", Header: map[string]string{"Content-Type": "text/html"}}
+	})
+	s.publishMany("errors", 10)
+	s.eventually("the worker reports that it cannot send", func() bool {
+		return strings.Contains(r.waitsFor("credentials"), "127.0.0.1 replied 200 with 22 bytes of HTML")
+	})
+	s.slack.Respond(nil)
+	s.expectOutcomes(map[string]int{"sent": 10}, s.settled(10))
+	s.expectEachPostedOnce(10)
+	r.expectReady()
+}

@@ -55,7 +55,11 @@ func (c *slackCheck) webhook() bool { return c.settings.Slack.WebhookURL != "" }
 
 func (c *slackCheck) authenticate(ctx context.Context) []Row {
 	if c.webhook() {
-		return one(Skip, `only a post can check a webhook: "notifier publish CATEGORY TEXT"`)
+		const text = `only a post can check a webhook: "notifier publish CATEGORY TEXT"`
+		if host := c.settings.Slack.ForeignHost(); host != "" {
+			return one(Skip, `%s; %s is not Slack's host, so check that it replies "ok" as Slack does`, text, host)
+		}
+		return one(Skip, text)
 	}
 	identity, err := c.poster.CheckAuth(ctx)
 	if err != nil {

@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"notifier/internal/devstack"
@@ -72,7 +74,15 @@ func TestWebhook(t *testing.T) {
 	rows := found(t, slackGroup(parsed(t, func(env map[string]string) {
 		env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"], env["SLACK_WEBHOOK_URL"] = "", "", "http://"+hook+"/"+secret
 	})))
+	want(t, rows, "slack", Skip, `only a post can check a webhook: "notifier publish CATEGORY TEXT"; 127.0.0.1 is not Slack's host`)
+	rows = found(t, slackGroup(parsed(t, func(env map[string]string) {
+		env["SLACK_BOT_TOKEN"], env["SLACK_CHANNEL"] = "", ""
+		env["SLACK_WEBHOOK_URL"] = "https://hooks.slack.com/services/" + secret
+	})))
 	want(t, rows, "slack", Skip, "only a post can check a webhook")
+	if text := fmt.Sprint(rows); strings.Contains(text, "not Slack's") {
+		t.Errorf("rows %s of Slack's own host", text)
+	}
 }
 
 // TestNotSlack: other servers behind SLACK_API_URL.
@@ -80,7 +90,7 @@ func TestNotSlack(t *testing.T) {
 	t.Parallel()
 	page := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
 	missing := kit.Serve(t, http.NotFoundHandler())
-	for addr, text := range map[string]string{page: "this is not Slack", missing: "set SLACK_API_URL to the base of Slack's Web API"} {
+	for addr, text := range map[string]string{page: "127.0.0.1 replied 200 with 6 bytes of HTML; this is not Slack", missing: "set SLACK_API_URL to the base of Slack's Web API"} {
 		rows := found(t, slackGroup(parsed(t, func(env map[string]string) { env["SLACK_API_URL"] = "http://" + addr + "/" })))
 		want(t, rows, "slack", Fail, text)
 	}

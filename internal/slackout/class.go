@@ -182,7 +182,7 @@ func meaningOf(code string) (m meaning, known bool) {
 
 // reply is the response to a post, by either way of posting.
 type reply struct {
-	OK      bool   `json:"ok"`
+	OK      *bool  `json:"ok"` // nil if the response is not Slack's
 	Error   string `json:"error"`
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
@@ -231,9 +231,9 @@ func classifyAPI(x *exchange) (reply, *Error) {
 	switch {
 	case x.err != nil:
 		return reply{}, unreadable(x.err)
-	case !readable: // such as a proxy's page: whether Slack got the request is unknown
-		return reply{}, &Error{Class: Ambiguous, Code: "invalid_response"}
-	case r.OK:
+	case !readable || r.OK == nil: // such as a proxy's page: whether Slack got the request is unknown
+		return reply{}, foreign(x)
+	case *r.OK:
 		return r, nil
 	case code == "": // "not ok" without a reason, which does not justify rejecting the event
 		return reply{}, &Error{Class: Ambiguous, Code: "no_code"}
@@ -263,11 +263,11 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		case x.err != nil:
 			return reply{}, unreadable(x.err)
 		case text == "ok":
-			return reply{OK: true}, nil
+			return reply{OK: new(true)}, nil
 		case known:
 			return reply{}, classifyCode(x, code)
 		}
-		return reply{}, &Error{Class: Ambiguous, Code: "invalid_response"}
+		return reply{}, foreign(x)
 	}
 	if _, known := codes[code]; code != "" && !known {
 		switch x.status {

@@ -88,6 +88,20 @@ func IsHTTP(raw string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
+// ForeignHost returns the host of the webhook if it is not Slack's, as with another chat server, else "".
+func (c Config) ForeignHost() string {
+	u, err := url.Parse(c.WebhookURL)
+	if err != nil {
+		return ""
+	}
+	switch host := u.Hostname(); host {
+	case "hooks.slack.com", "hooks.slack-gov.com":
+		return ""
+	default:
+		return host
+	}
+}
+
 // Channels are those that the Config names, each once, in alphabetical order.
 func (c Config) Channels() []string {
 	var channels []string

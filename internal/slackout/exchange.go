@@ -32,6 +32,7 @@ var (
 type exchange struct {
 	sent   atomic.Bool // the request may have left this process
 	noTLS  atomic.Bool // the last TLS handshake failed
+	host   string      // where the request went, without a port
 	status int         // 0: no response arrived
 	header http.Header
 	body   []byte
@@ -92,6 +93,7 @@ func (c recordingClient) Do(req *http.Request) (*http.Response, error) {
 	if !ok {
 		x = &exchange{}
 	}
+	x.host = req.URL.Hostname()
 	defer func() {
 		if x.err != nil {
 			c.client.CloseIdleConnections()

@@ -32,7 +32,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 			answer, failure := classify(x)
 			if failure == nil {
-				if !answer.OK {
+				if answer.OK == nil || !*answer.OK {
 					t.Errorf("%s: %d %q is neither a success nor a failure", name, status, body)
 				}
 				newLearned().posted("C1", answer)

@@ -82,6 +82,9 @@ type Wait struct {
 	Since   time.Time `json:"since"`
 }
 
+// NotSlack begins the reason of a Wait for credentials if the responses are not Slack's: the URL leads elsewhere.
+const NotSlack = "replies do not come from Slack"
+
 // Channel describes the queue of one Slack channel.
 type Channel struct {
 	Name    string    `json:"name"`            // as the settings name it; "webhook" for the webhook's

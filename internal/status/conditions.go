@@ -154,7 +154,7 @@ func (v view) slack() []finding {
 		}
 	}
 	return slices.Concat(
-		v.outageFinding("credentials", "slack", "Slack refuses the token or webhook"),
+		v.outageFinding("credentials", "slack", credentialsText(v.outage("credentials").reason)),
 		v.outageFinding("slack", "slack", "Slack takes no posts"),
 	)
 }

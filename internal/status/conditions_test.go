@@ -204,6 +204,13 @@ func TestConditionsAndSentence(t *testing.T) {
 			[]string{"slack fail 4m Slack refuses the token or webhook: token_revoked"},
 		},
 		{
+			"the webhook is another server's", all(replica("a", func(s *snapshot.Snapshot) {
+				s.Waits = []snapshot.Wait{wait("credentials", "", snapshot.NotSlack+": chat.example replied 204 with an empty body")}
+			}), replica("b", nil)),
+			"Not sending: replies do not come from Slack in 1 of 2 workers: chat.example replied 204 with an empty body.",
+			[]string{"slack fail 4m replies do not come from Slack in 1 of 2 workers: chat.example replied 204 with an empty body"},
+		},
+		{
 			"Slack pauses a channel", view{
 				now: now, replicas: []report.Replica{replica("a", func(s *snapshot.Snapshot) {
 					s.Channels, s.Waits = []snapshot.Channel{down}, []snapshot.Wait{wait("slack", "#alerts", "Slack asked to wait 30 s")}

@@ -56,7 +56,7 @@ func (v view) outageFinding(dependency, kind, text string) []finding {
 	if f.stops || !slices.Contains(stopping, dependency) {
 		f.state = Fail
 	}
-	f.message = cut(text+v.where(o.replicas)+": "+o.reason, maxMessage)
+	f.message = cut(text+v.where(o.replicas)+": "+strings.TrimPrefix(o.reason, text+": "), maxMessage)
 	return []finding{f}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"notifier/internal/ratelimit"
+	"notifier/internal/snapshot"
 	"notifier/internal/status/report"
 	"notifier/internal/term"
 )
@@ -47,6 +48,14 @@ func slackText(reason string) string {
 		return reason
 	}
 	return "Slack fails with " + reason
+}
+
+// credentialsText makes a clause of the reason why posts fail with these settings, without the details.
+func credentialsText(reason string) string {
+	if strings.HasPrefix(reason, snapshot.NotSlack) {
+		return snapshot.NotSlack
+	}
+	return "Slack refuses the token or webhook"
 }
 
 func pauseText(left time.Duration) string { return ratelimit.AskedToWait + ", " + span(left) + " left" }

@@ -27,7 +27,7 @@ const (
 	Consumer                               // the stream and the durable consumer
 	Redis                                  // replies of the scripts
 	Slack                                  // posts
-	Credentials                            // a token or webhook that Slack accepts
+	Credentials                            // a token or webhook that Slack accepts, and a URL that leads to Slack
 	DeadLetters                            // the stream of dead letters
 	Log                                    // a log that can be written
 	Clock                                  // a clock of Redis that was not set back; work continues without it

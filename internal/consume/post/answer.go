@@ -51,7 +51,15 @@ func (a *attempt) failed(ctx context.Context, failure *slackout.Error) {
 	case ctx.Err() != nil: // the worker stops
 		a.record(a.failedAnswer())
 	default:
-		a.closeGate(failure)
+		pause := time.Duration(0)
+		if failure.NotSlack() {
+			pause = a.s.foreign.note(a.job.Result.Posted)
+		}
+		if pause > 0 {
+			a.stopForeign(failure, pause)
+		} else {
+			a.closeGate(failure)
+		}
 		a.record(a.failedAnswer())
 		if a.end.Signal == lanes.ChannelFailing {
 			a.retry(failure)
@@ -110,6 +118,14 @@ func (a *attempt) closeGate(failure *slackout.Error) {
 			tracker.ChannelLost(laneOf(a.p.channel), failure)
 		}
 	}
+}
+
+// stopForeign closes the gate of all channels, because the responses are not Slack's. Then another event goes
+// first: if this one provokes such a response, and others do not, they are not held up again.
+func (a *attempt) stopForeign(failure *slackout.Error, pause time.Duration) {
+	a.end.Signal, a.end.AtLeast = lanes.WorkspaceFailing, pause
+	a.s.settings.Tracker.Lost(availability.Credentials, notSlack(failure, pause))
+	a.job.Wait(a.p.nextRetry())
 }
 
 // retry gives the event another turn after a failure that Slack does not explain, unless the event is to

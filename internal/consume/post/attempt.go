@@ -60,6 +60,7 @@ func (s *Sender) takeTurn(startCtx, finishCtx context.Context, turn *lanes.Turn[
 		s.settings.Tracker.ChannelRecovered(laneOf(a.p.channel))
 	}
 	if proof.Workspace {
+		s.foreign.forget()
 		s.settings.Tracker.Recovered(availability.Slack)
 		s.settings.Tracker.Recovered(availability.Credentials)
 	}

@@ -26,6 +26,7 @@ import (
 // told. It runs within synctest, so hours take moments.
 type world struct {
 	*Sender
+	began  time.Time
 	chance *rand.Rand
 	fails  func(event.Event) error // of a post; nil accepts it
 
@@ -39,7 +40,7 @@ type world struct {
 // newWorld starts a Sender for one channel, which ends with the test.
 func newWorld(t *testing.T, fails func(event.Event) error) *world {
 	w := &world{
-		chance: rand.New(rand.NewPCG(1, 2)), fails: fails,
+		began: time.Now(), chance: rand.New(rand.NewPCG(1, 2)), fails: fails,
 		posts: map[string]int{}, ended: map[string]result.Result{}, took: map[string]time.Duration{},
 	}
 	w.Sender = New(Settings{

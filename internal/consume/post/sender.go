@@ -67,6 +67,7 @@ type Sender struct {
 	lanes    *lanes.Lanes[*posting]
 	channels *closedChannels
 	failing  failing
+	foreign  foreign
 	lookups  lookups       // reasons that were logged
 	begun    atomic.Uint64 // posts; numbers their names
 }

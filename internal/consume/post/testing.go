@@ -16,6 +16,7 @@ func Hurry() {
 	for _, pause := range []*time.Duration{&firstRetry, &leaseMargin, &leaseRecheck} {
 		*pause /= 10
 	}
+	firstForeignPause /= 60
 	maxRetry /= 20 // up to fifteen of them follow each other
 	maxReturn /= 30
 }
