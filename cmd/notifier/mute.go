@@ -16,7 +16,8 @@ func muteCommand() *cli.Command {
 		Usage: "drop the events of a category temporarily, or list what is dropped",
 		Description: `All workers follow within two seconds, without a restart. Matching events are
 dropped (muted) and charged to nothing. An admitted event that waits for its post is dropped, too, and
-refunded. If an earlier post of it may have arrived, it keeps its slots. Without a command it lists the mutes in force.
+refunded. If an earlier post of it may have arrived, it keeps its slots. Without a command it lists
+the mutes in force.
 
 Examples:
    notifier mute add errors.db -for 2h -reason "database is being moved"

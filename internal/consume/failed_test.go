@@ -104,8 +104,8 @@ func TestFailureAfterAnAmbiguousPostLeavesItAmbiguous(t *testing.T) {
 	first.crash()
 	s.slack.Respond(unreadable)
 	s.started(quick, with(newMuteSwitch("errors")))
-	s.expectLine("e1", line{"outcome": "sent", "ambiguous": true})
-	s.expectCharged(1)
+	s.expectLine("e1", line{"outcome": "dropped", "reason": "muted", "ambiguous": true})
+	s.expectCharged(1) // the mute has not refunded it
 }
 
 // unrecorded is a limiter that cannot record the result of a post, as during a Redis outage.

@@ -12,13 +12,13 @@ import (
 // notSlack is the code for a 2xx response that is not Slack's.
 const notSlack = "invalid_response"
 
-// NotSlack reports whether the post got a 2xx response that is not Slack's: a captive portal, a page of a proxy, or
-// another chat server at the webhook's URL. The request was processed by something, so the message may be shown
-// somewhere. It does not count as sent: a page that asks for a login has the same status.
+// NotSlack reports whether the post got a 2xx response that is not Slack's: from a captive portal, a proxy,
+// or another chat server at the webhook's URL. The request was processed by something, so the message may be
+// shown somewhere. It does not count as sent: a login page has the same status.
 func (e *Error) NotSlack() bool { return e.Class == Ambiguous && e.Code == notSlack }
 
-// foreign classifies a 2xx response that is not Slack's. The explanation has none of its bytes, which could echo
-// the event or the webhook's URL.
+// foreign classifies a 2xx response that is not Slack's. The explanation quotes nothing of it, because it
+// could echo the event or the webhook's URL.
 func foreign(x *exchange) *Error {
 	return &Error{
 		Class: Ambiguous, Code: notSlack,

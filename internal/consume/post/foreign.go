@@ -9,10 +9,11 @@ import (
 	"notifier/internal/snapshot"
 )
 
-// A 2xx response that is not Slack's may stand for a message: other chat servers take Slack's webhooks and reply in
-// their own words. If each event were posted until Slack's word came, they would show it again and again. It does
-// not count as sent either: a captive portal or a login page would swallow every event. So the worker stops after
-// foreignToStop of them, without a success since, and says what came back. It tries again after growing pauses.
+// A 2xx response that is not Slack's may stand for a message: other chat servers take posts to webhooks, and
+// reply in their own words. If each event were posted until Slack's word came, they would show it again and
+// again. It does not count as sent either: a captive portal or a login page would swallow every event. So
+// after foreignToStop of them, without a success since, the worker stops and says which response it got. It
+// tries again after growing pauses.
 const foreignToStop = 2
 
 // Bounds of the pauses. Tests shorten them.

@@ -27,8 +27,8 @@ func (w *world) made() (n int) {
 	return n
 }
 
-// Each post may be a copy of a message somewhere. So nothing is posted after two responses that are not Slack's,
-// but for a try after a minute, two minutes and so on, up to an hour.
+// Each post may be a copy of a message somewhere. So nothing is posted after two responses that are not
+// Slack's, but for a try after a minute, two minutes and so on, up to an hour.
 func TestResponsesThatAreNotSlacksStopPosting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails error = notSlacks
@@ -71,8 +71,8 @@ func TestResponsesThatAreNotSlacksStopPosting(t *testing.T) {
 	})
 }
 
-// A proxy that answers one event with a page of its own does not stop the others for long: they go first after the
-// pause, and each success ends the count.
+// A proxy that answers one event with a page of its own does not stop the others for long: they go first
+// after the pause, and each success ends the count.
 func TestOnePageOfAProxyStopsNothingForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(ev event.Event) error {
@@ -104,7 +104,8 @@ func TestOnePageOfAProxyStopsNothingForLong(t *testing.T) {
 // Bare 500s may come from a brown-out of Slack, so they stop nothing.
 func TestServerErrorsAreNoForeignResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(event.Event) error { return &slackout.Error{Class: slackout.Ambiguous, Code: "http_500"} })
+		serverError := &slackout.Error{Class: slackout.Ambiguous, Code: "http_500"}
+		w := newWorld(t, func(event.Event) error { return serverError })
 		w.publishMany("errors", 10)
 		time.Sleep(10 * time.Minute)
 		if n := w.made(); n < 50 {
@@ -113,7 +114,8 @@ func TestServerErrorsAreNoForeignResponses(t *testing.T) {
 	})
 }
 
-// Posts of several channels that were under way together count as one failure, so the pause does not multiply.
+// Posts of several channels that were under way together count as one failure, so the pause does not
+// multiply.
 func TestForeignResponsesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f foreign

@@ -9,10 +9,11 @@ import (
 )
 
 // An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a
-// page of HTML, or Slack returns internal_error each time. A few failures prove nothing, because in a brown-out
-// most posts fail. So the event is tried for some four minutes, after growing pauses, and is to blame only if
-// posts of other events of its channel came through meanwhile. Of those others the first try counts alone:
-// several poisoned events, which all fail again and again, would make each other look like a brown-out.
+// page of HTML, or Slack returns internal_error each time. A few failures prove nothing, because in a brown-
+// out most posts fail. So the event is tried for some four minutes, after growing pauses, and is to blame
+// only if posts of other events of its channel came through meanwhile. Of those others the first try counts
+// alone: several poisoned events, which all fail again and again, would make each other look like a brown-
+// out.
 const (
 	failuresToBlame = 15 // in a row
 
@@ -34,8 +35,8 @@ type patience struct {
 }
 
 // failed counts a failure, and reports whether the event is to blame. The lane's tally does not include the
-// failure yet. While the channel has taken no other event, its failures say nothing about this one, so the count
-// begins again with each of them.
+// failure yet. While the channel takes no other event, a failure says nothing about this one, so the count
+// begins again with it.
 func (p *patience) failed(lane lanes.Tally) bool {
 	p.failures++
 	switch {

@@ -97,8 +97,8 @@ func (w *world) Begin(context.Context, ratelimit.Post) (ratelimit.Permit, error)
 	return ratelimit.Permit{Status: ratelimit.Granted}, nil
 }
 
-func (w *world) Answered(context.Context, ratelimit.Answer) (scope ratelimit.PauseScope, left time.Duration, err error) {
-	return scope, 0, nil
+func (w *world) Answered(context.Context, ratelimit.Answer) (none ratelimit.PauseScope, _ time.Duration, _ error) {
+	return none, 0, nil
 }
 
 func (w *world) Admit(_ context.Context, batch []ratelimit.Request) ([]ratelimit.Decision, error) {
@@ -160,7 +160,8 @@ func failBad(ev event.Event) error {
 	return nil
 }
 
-// A good event does not wait for the retries of failing ones, nor for more than a moment of their first tries.
+// A good event does not wait for the retries of failing ones, nor for more than a moment of their first
+// tries.
 func TestFailingEventsDoNotHoldUpTheirChannel(t *testing.T) {
 	for _, failing := range []int{10, 30} {
 		synctest.Test(t, func(t *testing.T) {
@@ -196,12 +197,14 @@ func TestFailingEventsDoNotHoldUpTheirCategory(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		end, took := w.end("good")
 		if _, next := w.end("next"); end != outcome.Sent || took > time.Minute || next < took {
-			t.Errorf("it ended as %q after %s, the next one after %s; expected sent within a minute, and in order", end, took, next)
+			t.Errorf("it ended as %q after %s, the next one after %s; expected sent within a minute, and in order",
+				end, took, next)
 		}
 	})
 }
 
-// Several poisoned events do not pass for a brown-out. The channel counts as working as long as it takes others.
+// Several poisoned events do not pass for a brown-out. The channel counts as working as long as it takes
+// others.
 func TestPoisonedEventsDoNotProtectEachOther(t *testing.T) {
 	for _, failing := range []int{3, 10, 30} {
 		synctest.Test(t, func(t *testing.T) {
@@ -232,7 +235,8 @@ func TestPoisonedEventsDoNotProtectEachOther(t *testing.T) {
 	}
 }
 
-// No event may die of a brown-out, which fails posts regardless of their content, nor of failures after an outage.
+// No event may die of a brown-out, which fails posts regardless of their content, nor of failures after an
+// outage.
 func TestBrownOutKillsNoEvent(t *testing.T) {
 	for name, phases := range map[string][]struct {
 		share  float64 // of posts that fail

@@ -104,8 +104,8 @@ func (ln *lane[T]) due() time.Time {
 	return ln.retryAt
 }
 
-// bestProbe returns the place of the oldest fresh item among those whose category has the fewest failing items.
-// If the items of one category fail for a reason of their own, another category opens the gate.
+// bestProbe returns the place of a fresh item: of the category with the fewest failing items, the oldest. If the
+// items of one category fail for a reason of their own, another category opens the gate.
 func (ln *lane[T]) bestProbe() (place int) {
 	failing := map[string]int{}
 	for _, e := range ln.delayed {
