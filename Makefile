@@ -17,7 +17,7 @@ NIGHTLY := test-long test-matrix chaos chaos-cluster upgrade isolation survive e
 RELEASE := mutants prove test-peers bench-peers # in addition
 
 .DEFAULT_GOAL := help
-.PHONY: help build image demo test check nightly release-check promise pictures bench bench-storm bench-backlog $(NIGHTLY) $(RELEASE)
+.PHONY: help build image demo test real check nightly release-check promise pictures bench bench-storm bench-backlog $(NIGHTLY) $(RELEASE)
 
 help: ## list the targets
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ bench-backlog: ## a worker's memory with backlogs of large messages
 
 test-long: ## the everyday tests and the long ones
 	NOTIFIER_TEST_LONG=1 NOTIFIER_TEST_REDIS=require $(GO) test -count=1 -v -timeout 30m ./...
+
+real: ## notifier with nginx, squid, Prometheus, a collector and others, and the table in docs/compatibility.md
+	NOTIFIER_TEST_REAL=require NOTIFIER_TEST_REDIS=require $(GO) test -count=1 -v ./test/real -write
 
 test-matrix: ## the limiter on each kind of store, and a table; Redis 8 and Valkey 8 need Docker
 	@$(GO) run ./test/redistest/matrix
