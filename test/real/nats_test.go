@@ -139,6 +139,10 @@ func TestNATSServer(t *testing.T) {
 		}
 		return nil
 	})
+	if out := run(t, operator, "dead", "show", "1"); !strings.Contains(out, `{"text": 1}`) {
+		t.Errorf("an operator sees as the payload of the dead letter:\n%s", out)
+	}
+	run(t, operator, "dead", "delete", "1")
 	if out, err := try(t, w.as("other"), "publish", "-wait", "stray", "of another account"); err == nil {
 		t.Errorf("another account reaches the worker: %s", out)
 	}
