@@ -11,23 +11,27 @@ import (
 
 	"notifier/internal/consume/result"
 	"notifier/internal/outcome"
+	"notifier/internal/wait"
 )
 
 // Bounds of the republisher.
 const (
-	republishQueue  = 8192            // events
-	republishBytes  = 16 << 20        // of memory
-	republishEnd    = 2 * time.Second // bounds the republishing of a worker that stops
-	republishReport = time.Minute     // between two log lines about events that were left out
+	republishQueue  = 8192                   // events
+	republishBytes  = 16 << 20               // of memory
+	republishEnd    = 2 * time.Second        // bounds the republishing of a worker that stops
+	republishReport = time.Minute            // between two log lines about events that were left out
+	republishCheck  = 100 * time.Millisecond // between two looks for a connection
 )
 
 // republisher publishes copies of dropped events, for subscribers that store them or send them elsewhere. It
-// never slows the worker: events beyond its bounds are counted and left out.
+// never slows the worker: events beyond its bounds are counted and left out. Without a connection it keeps the
+// events in its own queue. In the queue of nats.go the copies would displace acknowledgements.
 type republisher struct {
-	subject string // events go to <subject>.<category>
-	letter  func(subject string, dropped *result.Result) *nats.Msg
-	publish func(*nats.Msg) error
-	log     *zap.Logger
+	subject   string // events go to <subject>.<category>
+	letter    func(subject string, dropped *result.Result) *nats.Msg
+	connected func() bool
+	publish   func(*nats.Msg) error
+	log       *zap.Logger
 
 	queue       chan result.Result
 	bytes       atomic.Int64 // that the events in the queue take
@@ -39,11 +43,12 @@ type republisher struct {
 func newRepublisher(
 	subject string,
 	letter func(string, *result.Result) *nats.Msg,
+	connected func() bool,
 	publish func(*nats.Msg) error,
 	log *zap.Logger,
 ) *republisher {
 	return &republisher{
-		subject: subject, letter: letter, publish: publish, log: log,
+		subject: subject, letter: letter, connected: connected, publish: publish, log: log,
 		queue: make(chan result.Result, republishQueue),
 	}
 }
@@ -95,8 +100,8 @@ func (r *republisher) run(ctx context.Context) {
 		if !more {
 			return
 		}
+		err := r.publishConnected(ctx, &s)
 		r.bytes.Add(-sizeOf(&s))
-		err := r.publish(r.letter(r.subject, &s))
 		if err != nil {
 			r.unpublished.Add(1)
 		}
@@ -104,6 +109,14 @@ func (r *republisher) run(ctx context.Context) {
 			r.report(err)
 		}
 	}
+}
+
+// publishConnected publishes one event as soon as there is a connection, or returns an error if ctx ends first.
+func (r *republisher) publishConnected(ctx context.Context, dropped *result.Result) error {
+	if !wait.Until(ctx, republishCheck, r.connected) {
+		return nats.ErrDisconnected
+	}
+	return r.publish(r.letter(r.subject, dropped))
 }
 
 // report logs how many events were left out since the last line, if any. err is the latest failure, or nil.

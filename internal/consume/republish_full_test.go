@@ -3,8 +3,10 @@ package consume
 import (
 	"errors"
 	"slices"
-
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
@@ -18,6 +20,8 @@ import (
 
 func aLetter(string, *result.Result) *nats.Msg { return nats.NewMsg("dropped.errors") }
 
+func always() bool { return true }
+
 func dropped(size int) *result.Result {
 	return &result.Result{Outcome: outcome.Dropped, Delivery: &feed.Delivery{Bytes: int64(size)}}
 }
@@ -25,7 +29,7 @@ func dropped(size int) *result.Result {
 // stuckRepublisher returns a republisher that blocks on its first event until end is called.
 func stuckRepublisher() (r *republisher, end func()) {
 	stuck, began := make(chan struct{}), make(chan struct{}, republishQueue)
-	r = newRepublisher("dropped", aLetter, func(*nats.Msg) error {
+	r = newRepublisher("dropped", aLetter, always, func(*nats.Msg) error {
 		began <- struct{}{}
 		<-stuck
 		return nil
@@ -85,7 +89,7 @@ func TestSlowRepublisherNeverBlocks(t *testing.T) {
 
 func TestUnpublishedDropsAreCounted(t *testing.T) {
 	core, log := observer.New(zap.InfoLevel)
-	r := newRepublisher("dropped", aLetter, func(*nats.Msg) error { return errors.New("no") }, zap.New(core))
+	r := newRepublisher("dropped", aLetter, always, func(*nats.Msg) error { return errors.New("no") }, zap.New(core))
 	end := r.start()
 	r.add([]*result.Result{dropped(1), {Outcome: outcome.Sent}, {Outcome: outcome.Dead}, dropped(1)})
 	end()
@@ -96,4 +100,38 @@ func TestUnpublishedDropsAreCounted(t *testing.T) {
 	if total != 2 || log.Len() != 2 { // one at once, and the rest at the end
 		t.Errorf("%d lines count %d events, expected 2 lines about the 2 dropped ones", log.Len(), total)
 	}
+}
+
+// Without a connection nothing is published, and nothing is lost if the connection is made again.
+func TestRepublisherWaitsForAConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var connected atomic.Bool
+		published := 0
+		r := newRepublisher("dropped", aLetter, connected.Load, func(*nats.Msg) error {
+			published++
+			return nil
+		}, zap.NewNop())
+		end := r.start()
+		r.add([]*result.Result{dropped(1), dropped(1), dropped(republishBytes)})
+		time.Sleep(time.Hour) // of synctest's clock
+		synctest.Wait()
+		if n := r.unpublished.Load(); published != 0 || n != 1 {
+			t.Errorf("without a connection %d are published and %d left out, expected none and the large one",
+				published, n)
+		}
+		connected.Store(true)
+		time.Sleep(republishCheck)
+		synctest.Wait()
+		if n := r.unpublished.Load(); published != 2 || n != 1 {
+			t.Errorf("%d are published and %d left out, expected 2 and 1", published, n)
+		}
+		connected.Store(false)
+		r.add([]*result.Result{dropped(1), dropped(1)})
+		began := time.Now()
+		end()
+		if n := r.unpublished.Load(); published != 2 || n != 3 || time.Since(began) != republishEnd {
+			t.Errorf("it ends after %s with %d published and %d left out, expected %s, 2 and 3",
+				time.Since(began), published, n, republishEnd)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package consume_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,5 +37,33 @@ func TestDroppedEventsAreRepublishedWithTheReason(t *testing.T) {
 	s.expectNothingLeft()
 	if message, err := kept.NextMsg(100 * time.Millisecond); err != nats.ErrTimeout {
 		t.Errorf("a second message %v, expected none", message)
+	}
+}
+
+// TestRepublishedEventsDisplaceNoAcknowledgements stops NATS before more bytes of events are dropped than nats.go
+// queues without a connection. Every acknowledgement arrives all the same.
+func TestRepublishedEventsDisplaceNoAcknowledgements(t *testing.T) {
+	const events, batch = 16, 4
+	s := newFixture(t)
+	wait, decide := undecided()
+	r := s.started(wait, func(c *setup) {
+		c.global, c.dropped, c.batch, c.budget = "1/30m", "spilled", batch, 128<<20
+	})
+	s.publish("errors", "the only one that is sent")
+	s.eventually("the loop waits for the limiter", func() bool { return r.Snapshot().InFlight == 1 })
+	payload := strings.Repeat("x", 1<<20-1000)
+	for i := range events - 1 {
+		s.publish("errors", payload, "Nats-Msg-Id", fmt.Sprintf("dropped-%d", i))
+	}
+	s.eventually("all have arrived", func() bool { return r.Snapshot().InFlight == events })
+	s.nats.Stop()
+	s.eventually("the worker knows", func() bool { return !r.connection.IsConnected() })
+	decide()
+	s.settled(events)
+	kit.Check(t, s.nats.Start())
+	s.expectNothingLeft()
+	s.settled(events)
+	if lines := s.log.named("cannot acknowledge"); len(lines) > 0 {
+		t.Errorf("the connection has not taken acknowledgements: %v", lines)
 	}
 }

@@ -78,8 +78,8 @@ func New(settings Settings) (*Worker, error) {
 		Capacity: capacity, Budget: budget, WorkerName: rand.Text()[:12], Tracker: w.tracker, Log: settings.Log,
 	})
 	if settings.DroppedSubject != "" {
-		publish := nats.Connection.PublishMsg
-		w.republisher = newRepublisher(settings.DroppedSubject, w.letterStore.Copy, publish, w.log)
+		w.republisher = newRepublisher(settings.DroppedSubject, w.letterStore.Copy,
+			nats.Connection.IsConnected, nats.Connection.PublishMsg, w.log)
 	}
 	return w, nil
 }

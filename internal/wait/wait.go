@@ -19,6 +19,17 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Until waits until holds returns true, and calls it again after each pause. It returns false if ctx is done
+// first.
+func Until(ctx context.Context, pause time.Duration, holds func() bool) bool {
+	for !holds() {
+		if !For(ctx, pause) {
+			return false
+		}
+	}
+	return true
+}
+
 // Jitter returns between a half and one and a half of d, which is above zero, so that workers do not retry in
 // step.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }

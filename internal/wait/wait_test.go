@@ -22,6 +22,21 @@ func TestFor(t *testing.T) {
 	})
 }
 
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		hour := func() bool { return time.Since(began) >= time.Hour }
+		if !Until(t.Context(), time.Minute, hour) || time.Since(began) != time.Hour {
+			t.Errorf("it took %s, expected an hour", time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if !Until(ctx, time.Minute, hour) || Until(ctx, time.Minute, func() bool { return false }) {
+			t.Error("a context that is done ends the wait, and changes nothing where there is none")
+		}
+	})
+}
+
 func TestJitter(t *testing.T) {
 	for range 1000 {
 		if d := Jitter(time.Second); d < 500*time.Millisecond || d >= 1500*time.Millisecond {

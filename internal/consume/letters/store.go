@@ -66,13 +66,16 @@ func NewStore(settings StoreSettings) (*Store, error) {
 // not wait for Ensure, because sendable events need no letter.
 func (s *Store) Ensure(ctx context.Context) {
 	for {
-		err := s.ensure(ctx)
-		if err == nil {
-			s.settings.Tracker.Recovered(availability.DeadLetters)
-			return
-		}
-		if ctx.Err() == nil && s.settings.Connection.IsConnected() { // the feed reports a lost connection
-			s.settings.Tracker.Lost(availability.DeadLetters, err)
+		// Without a connection nats.go would queue the request, beside acknowledgements. The feed reports the outage.
+		if s.settings.Connection.IsConnected() {
+			err := s.ensure(ctx)
+			if err == nil {
+				s.settings.Tracker.Recovered(availability.DeadLetters)
+				return
+			}
+			if ctx.Err() == nil && s.settings.Connection.IsConnected() {
+				s.settings.Tracker.Lost(availability.DeadLetters, err)
+			}
 		}
 		if !wait.For(ctx, wait.Jitter(ensureRetry)) {
 			return

@@ -34,6 +34,8 @@ const (
 	maxTries  = 3               // to store one record
 	retryWait = 2 * time.Second // after a failure
 	endWait   = 2 * time.Second // for queued records when a worker ends
+
+	connectedCheck = 100 * time.Millisecond // between two looks for a connection
 )
 
 // Config connects a Recorder to its stream.
@@ -310,6 +312,10 @@ func (r *Recorder) store(ctx context.Context, records []outcome.Record) {
 func (r *Recorder) publish(ctx context.Context, messages []outgoing) (left []outgoing, err error) {
 	ctx, end := begin(ctx, r.Watch)
 	defer end()
+	// In the queue of nats.go the records would displace acknowledgements of events.
+	if !wait.Until(ctx, connectedCheck, r.Connection.IsConnected) {
+		return messages, context.Cause(ctx)
+	}
 	left, err = r.publishOnce(ctx, messages)
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
 		if err = r.ensure(ctx); err == nil {

@@ -176,6 +176,26 @@ func TestNobodyWaitsForNATS(t *testing.T) {
 	}
 }
 
+// TestRecordsDisplaceNoAcknowledgements: without a connection the client would queue records beside the
+// acknowledgements of events, in a buffer that is bounded.
+func TestRecordsDisplaceNoAcknowledgements(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.add(record("errors", outcome.Sent, "", "before"))
+	b.eventually(t, recent.Filter{}, 1)
+	b.server.Stop()
+	kit.Eventually(t, "the client knows", func() bool { return !b.client.IsConnected() })
+	for i := range recent.Burst / 2 {
+		b.add(record("errors", outcome.Sent, "", fmt.Sprint("during-", i)))
+	}
+	kit.Eventually(t, "a record has failed", func() bool {
+		return b.logs.FilterMessage("outcomes are not recorded").Len() == 1
+	})
+	if n, err := b.client.Buffered(); err != nil || n > 100 { // a ping may be among them
+		t.Errorf("%d bytes are queued in the client, %v; expected no records", n, err)
+	}
+}
+
 // TestPermissionsComeAndGo: each change is logged once, and needs no restart. Denied requests are repeated
 // after pauses, however much there is to record.
 func TestPermissionsComeAndGo(t *testing.T) {

@@ -38,6 +38,7 @@ type bench struct {
 	place    recent.Place
 	recorder *recent.Recorder
 	reader   *recent.Reader
+	client   *nats.Conn // of the recorder and the reader
 	logs     *observer.ObservedLogs
 	denials  atomic.Int64 // errors that the recorder took
 	stop     func()
@@ -89,6 +90,7 @@ func (b *bench) record(t testing.TB, url string) {
 	kit.Check(t, err)
 	r.Hurry()
 	recorder.Store(r)
+	b.client = connection
 	b.recorder, b.logs, b.reader = r, logs, recent.NewReader(connection, b.place)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
