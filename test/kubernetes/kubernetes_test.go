@@ -4,7 +4,9 @@ package kubernetes_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +24,7 @@ import (
 const shutdownTimeout = 25 * time.Second
 
 // notifierUser is the user of the image, and its group.
-const notifierUser = 65532
+const notifierUser = "65532:65532"
 
 // manifest decodes the file. Any field that the API does not have fails the test.
 func manifest(t *testing.T) (deployment appsv1.Deployment, budget policyv1.PodDisruptionBudget) {
@@ -86,8 +88,8 @@ func TestLeastPrivilege(t *testing.T) {
 	pod := deployment.Spec.Template.Spec
 	container := pod.Containers[0].SecurityContext
 	for what, holds := range map[string]bool{
-		"runs as another user than root": *pod.SecurityContext.RunAsNonRoot && *pod.SecurityContext.RunAsUser == notifierUser,
-		"reads secrets by its group":     *pod.SecurityContext.FSGroup == notifierUser,
+		"runs as another user than root": *pod.SecurityContext.RunAsNonRoot,
+		"reads secrets by its group":     fmt.Sprintf("%[1]d:%[1]d", *pod.SecurityContext.FSGroup) == notifierUser,
 		"has a seccomp profile":          pod.SecurityContext.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
 		"has no service account":         !*pod.AutomountServiceAccountToken,
 		"has a read-only root":           *container.ReadOnlyRootFilesystem,
@@ -98,6 +100,25 @@ func TestLeastPrivilege(t *testing.T) {
 		if !holds {
 			t.Errorf("not so: the pod %s", what)
 		}
+	}
+}
+
+// TestThePlatformMayChooseTheUser: OpenShift refuses a pod that names its user. Without one Kubernetes takes the
+// user of the image, and can tell that it is not root only if it is a number.
+func TestThePlatformMayChooseTheUser(t *testing.T) {
+	deployment, _ := manifest(t)
+	pod := deployment.Spec.Template.Spec
+	container := pod.Containers[0].SecurityContext
+	if pod.SecurityContext.RunAsUser != nil || container.RunAsUser != nil || container.RunAsNonRoot != nil {
+		t.Errorf("pod %+v, container %+v; expected runAsNonRoot for the pod, and no user", pod.SecurityContext, container)
+	}
+	dockerfile, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := regexp.MustCompile(`(?m)^USER (.*)$`).FindAllStringSubmatch(string(dockerfile), -1)
+	if len(users) != 1 || users[0][1] != notifierUser {
+		t.Errorf("the Dockerfile has the users %q, expected %s alone", users, notifierUser)
 	}
 }
 
