@@ -18,7 +18,7 @@ import (
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
-		Usage: "run one worker until SIGTERM or SIGINT (the default command)",
+		Usage: "run one worker until SIGTERM, SIGINT or SIGHUP (the default command)",
 		Description: `Reads events from NATS, decides each batch in Redis, posts admitted events to
 Slack, and logs the outcome of every event on standard output. Settings come from environment variables;
 docs/configuration.md lists them.

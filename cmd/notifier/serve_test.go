@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,6 +118,25 @@ func TestServe(t *testing.T) {
 		t.Errorf("on stderr: %q", p.errOut.String())
 	}
 	checkLog(t, &p.out)
+}
+
+// TestServeDrainsWhenItsTerminalCloses: SIGHUP ends a worker as SIGTERM does, after the post under way.
+func TestServeDrainsWhenItsTerminalCloses(t *testing.T) {
+	t.Parallel()
+	_, slack, env := services(t, nil)
+	p := startReady(t, env)
+	slack.Respond(devstack.Always(devstack.Response{Delay: time.Second}))
+	publishes(t, env, "errors", "disk full")
+	kit.Eventually(t, "it is being posted", func() bool { return slack.Requests() > 0 })
+	kit.Check(t, p.command.Process.Signal(syscall.SIGHUP))
+	p.ends(t, exitDone)
+	if sent := p.out.lines(`"outcome":"sent"`); len(sent) != 1 {
+		t.Errorf("%d lines of sent events, expected one", len(sent))
+	}
+	lines := p.out.lines()
+	if last := lines[len(lines)-1]; logLine(t, last)["msg"] != "stopped" {
+		t.Errorf("the last line: %s", last)
+	}
 }
 
 // checkLog checks the promised fields of the log lines.

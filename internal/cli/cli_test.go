@@ -35,29 +35,59 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func TestSecondSignalEndsTheProcess(t *testing.T) {
+// TestSignals: the first signal ends the context. A later SIGTERM or SIGINT ends the process, a SIGHUP does not.
+func TestSignals(t *testing.T) {
 	t.Parallel()
-	program := exec.CommandContext(t.Context(), os.Args[0])
-	program.Env = append(os.Environ(), hangs+"=1")
-	out, err := program.StdoutPipe()
-	kit.Check(t, err)
-	kit.Check(t, program.Start())
-	lines := bufio.NewScanner(out)
-	for _, want := range []string{"started", "stopping"} {
-		if !lines.Scan() || lines.Text() != want {
-			t.Fatalf("%q, expected %q", lines.Text(), want)
-		}
-		kit.Check(t, program.Process.Signal(syscall.SIGINT))
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- program.Wait() }()
-	select {
-	case err := <-ended:
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-			t.Errorf("%v, expected the signal", err)
-		}
-	case <-time.After(kit.Patience):
-		t.Error("the second signal does not end the process")
+	const hup, sigint, term = syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM
+	for _, test := range []struct {
+		name           string
+		command        []string
+		before, during []syscall.Signal // sent before the program stops, and while it does
+		want           syscall.Signal   // that ends the process
+	}{
+		{"Ctrl-C twice", nil, []syscall.Signal{sigint}, []syscall.Signal{sigint}, sigint},
+		{"an orchestrator", nil, []syscall.Signal{term}, []syscall.Signal{term}, term},
+		{"a closed terminal", nil, []syscall.Signal{hup}, []syscall.Signal{hup, hup, term}, term},
+		{"systemd with SendSIGHUP", nil, []syscall.Signal{term}, []syscall.Signal{hup, sigint}, sigint},
+		{"nohup", []string{"nohup"}, []syscall.Signal{hup, hup, term}, []syscall.Signal{hup, sigint}, sigint},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			line := append(test.command, os.Args[0])
+			program := exec.CommandContext(t.Context(), line[0], line[1:]...)
+			program.Env = append(os.Environ(), hangs+"=1")
+			out, err := program.StdoutPipe()
+			kit.Check(t, err)
+			kit.Check(t, program.Start())
+			lines := bufio.NewScanner(out)
+			for _, step := range []struct {
+				line string
+				then []syscall.Signal
+			}{{"started", test.before}, {"stopping", test.during}} {
+				if !lines.Scan() || lines.Text() != step.line {
+					t.Fatalf("%q, expected %q", lines.Text(), step.line)
+				}
+				for i, signal := range step.then {
+					if i > 0 {
+						time.Sleep(50 * time.Millisecond) // so that it is not taken together with the last one
+					}
+					kit.Check(t, program.Process.Signal(signal))
+				}
+			}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = program.Wait() // fails, because a signal ends the process
+			}()
+			select {
+			case <-ended:
+			case <-time.After(kit.Patience):
+				t.Fatal("the last signal does not end the process")
+			}
+			if status := program.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != test.want {
+				t.Errorf("%v ended the process, expected %v", status.Signal(), test.want)
+			}
+		})
 	}
 }
 
