@@ -4,11 +4,12 @@
 // and /api/events, and operators open /, which shows the same status and refreshes itself.
 //
 // Any client on the network may reach the server, so each can cost only a bounded amount. Timeouts, a header
-// limit and a connection limit bound the resources that clients hold. All clients together cause one read of the
-// status and one of the newest events in two seconds, a hundred readiness checks a second, and four concurrent
-// reads of filtered events. The server
-// only reads, never redirects, and allows no other site to embed or fetch its responses. Everything but the
-// probes requires the token, if one is set.
+// limit and a connection limit bound the resources that clients hold. Beyond the connection limit the oldest
+// connection gives way to a new one: a probe opens one and is served at once, however many others hold. All
+// clients together cause one read of the status and one of the newest events in two seconds, a hundred readiness
+// checks a second, and four concurrent reads of filtered events. The server only reads, never redirects, and
+// allows no other site to embed or fetch its responses. Everything but the probes requires the token, if one is
+// set.
 //
 // The package knows HTTP and HTML. The functions in Probes provide the data.
 package admin
@@ -21,6 +22,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -150,6 +152,7 @@ func newServer(ctx context.Context, config Config, probes Probes) *http.Server {
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
+		ConnContext:                  untilClosed,
 	}
 }
 
@@ -214,40 +217,68 @@ func (h *handlers) authorized(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(hash[:], h.token[:]) == 1
 }
 
-// limit returns a listener that closes a new connection at once while count others are open. netutil's
-// LimitListener would leave it waiting, and cost a module.
+// limit returns a listener with at most count open connections: each one more closes the oldest.
 func limit(listener net.Listener, count int) net.Listener {
-	return &limited{Listener: listener, slots: make(chan struct{}, count)}
+	return &limited{Listener: listener, count: count}
 }
 
 type limited struct {
 	net.Listener
-	slots chan struct{}
+	count int
+
+	mu   sync.Mutex
+	open []*connection // oldest first
 }
 
 // Accept implements net.Listener.
 func (l *limited) Accept() (net.Conn, error) {
-	for {
-		connection, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return &counted{Conn: connection, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			_ = connection.Close() // the client sees the failure
-		}
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: accepted, listener: l, end: func() {}}
+	l.mu.Lock()
+	var oldest *connection
+	if len(l.open) == l.count {
+		oldest = l.open[0]
+	}
+	l.open = append(l.open, c)
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close() // the client sees the failure
+	}
+	return c, nil
+}
+
+func (l *limited) remove(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.open, c); i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
 	}
 }
 
-type counted struct {
+// connection is a connection of a limited listener.
+type connection struct {
 	net.Conn
-	release func()
+	listener *limited
+	end      context.CancelFunc // of its requests; see untilClosed
 }
 
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.release()
+// Close implements net.Conn. The server calls it again after the listener.
+func (c *connection) Close() error {
+	c.end()
+	c.listener.remove(c)
 	return c.Conn.Close()
+}
+
+// untilClosed ends the requests of a connection with it. Else a request with an unfinished body would keep its
+// handler busy after its connection has given way to another one.
+func untilClosed(ctx context.Context, c net.Conn) context.Context {
+	ours, is := c.(*connection)
+	if !is {
+		return ctx
+	}
+	ctx, ours.end = context.WithCancel(ctx)
+	return ctx
 }

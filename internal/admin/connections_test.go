@@ -1,14 +1,18 @@
 package admin
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"notifier/internal/status"
 	"notifier/test/kit"
 )
 
@@ -81,24 +85,120 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	}
 }
 
+// TestStrangersDoNotKeepProbesOut: however many connections others hold, and whatever they do with them, each probe
+// is answered.
+func TestStrangersDoNotKeepProbesOut(t *testing.T) {
+	const strangers = 400
+	request := "GET /healthz HTTP/1.1\r\nHost: x\r\n"
+	for _, test := range []struct {
+		name     string
+		sends    string
+		repeats  bool // for each response
+		connects int  // how often each connects
+	}{
+		{"hold idle connections", "", false, 1},
+		{"send half a request", request, false, 1},
+		{"read no responses", strings.Repeat(request+"\r\n", 200), false, 1},
+		{"send no body", "GET /api/status HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", false, 1},
+		{"never stop probing", request + "\r\n", true, 1},
+		{"never stop connecting", "", true, 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			probes := fixture()
+			probes.State = func(ctx context.Context) status.State {
+				<-ctx.Done()
+				return status.State{}
+			}
+			server := start(t, probes)
+			var asking sync.WaitGroup
+			defer asking.Wait()
+			probed := make(chan struct{})
+			defer close(probed)
+			for range strangers {
+				first, err := net.Dial("tcp", server.Addr())
+				kit.Check(t, err)
+				asking.Go(func() {
+					for n, stranger := 1, first; err == nil; n++ {
+						bother(stranger, test.sends, test.repeats, probed)
+						if n == test.connects {
+							return
+						}
+						stranger, err = net.Dial("tcp", server.Addr())
+					}
+				})
+			}
+			for range 20 {
+				if code, body := fetch(server, "/healthz"); code != 200 {
+					t.Fatalf("a probe gets %d %q", code, body)
+				}
+			}
+		})
+	}
+}
+
+// bother sends text, and again after each response if it repeats, until the server closes the connection or done
+// is closed.
+func bother(stranger net.Conn, text string, repeats bool, done <-chan struct{}) {
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-done:
+		case <-stop:
+		}
+		_ = stranger.Close()
+	}()
+	_, _ = io.WriteString(stranger, text) // fails when the connection has given way
+	if !repeats {
+		<-done
+		return
+	}
+	for buffer := make([]byte, 4096); ; {
+		if _, err := stranger.Read(buffer); err != nil {
+			return
+		}
+		_, _ = io.WriteString(stranger, text)
+	}
+}
+
+// TestConnectionsAreLimited: one too many closes the oldest, and ends what that has requested.
 func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
-	server := start(t, fixture())
-	open := make([]net.Conn, maxConnections)
+	began, ended := make(chan struct{}), make(chan struct{})
+	probes := fixture()
+	probes.Events = func(ctx context.Context, _ EventsQuery) (Events, error) {
+		close(began)
+		<-ctx.Done()
+		close(ended)
+		return Events{}, ctx.Err()
+	}
+	server := start(t, probes)
+	open := make([]net.Conn, maxConnections+1)
 	for i := range open {
 		connection, err := net.Dial("tcp", server.Addr())
 		kit.Check(t, err)
 		open[i] = connection
 		defer func() { _ = connection.Close() }()
+		if i == 0 {
+			_, err := io.WriteString(connection, "GET /api/events?category=x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+			kit.Check(t, err)
+			<-began
+		}
 	}
-	if code, body := fetch(server, "/healthz"); code != 0 {
-		t.Errorf("one connection too many: %d %q, expected it to be closed", code, body)
+	select {
+	case <-ended:
+	case <-time.After(kit.Patience):
+		t.Error("the request of a closed connection goes on")
 	}
-	kit.Check(t, open[0].Close())
-	kit.Eventually(t, "its place is free", func() bool {
-		code, _ := fetch(server, "/healthz")
-		return code == 200
-	})
+	_ = open[0].SetReadDeadline(time.Now().Add(kit.Patience))
+	if n, err := open[0].Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest connection is open, %v", err)
+	}
+	_, err := io.WriteString(open[1], "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+	kit.Check(t, err)
+	if n, err := open[1].Read(make([]byte, 1)); n != 1 {
+		t.Errorf("the second oldest connection is closed: %v", err)
+	}
 }
 
 func TestHeadersAreLimited(t *testing.T) {
