@@ -44,7 +44,9 @@ Examples:
 
 // runDev runs until ctx ends.
 func runDev(ctx context.Context, cmd *cli.Command) (err error) {
-	out, errOut := cmd.Root().Writer, cmd.Root().ErrWriter
+	root := cmd.Root()
+	root.ErrWriter = app.Unblocked(root.ErrWriter) // as in "notifier serve"
+	out, errOut := root.Writer, root.ErrWriter
 	secure, err := slackTLS(cmd, devSlackAddr)
 	if err != nil {
 		return err

@@ -65,7 +65,9 @@ func startCommand(t *testing.T, command *exec.Cmd, env map[string]string) *proce
 	if command.Stdout == nil {
 		command.Stdout = &p.out
 	}
-	command.Stderr = &p.errOut
+	if command.Stderr == nil {
+		command.Stderr = &p.errOut
+	}
 	var err error
 	p.ended, err = kit.StartWithTest(t, command)
 	kit.Check(t, err)

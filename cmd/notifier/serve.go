@@ -37,7 +37,9 @@ func runServe(ctx context.Context, cmd *cli.Command) error {
 	}
 	// Hold events if the log's reader goes away. By default SIGPIPE would end the process.
 	signal.Ignore(syscall.SIGPIPE)
-	log, stopLog := app.NewLog(cmd.Root().Writer, cmd.Root().ErrWriter, s.LogLevel, s.LogConsole)
+	root := cmd.Root()
+	root.ErrWriter = app.Unblocked(root.ErrWriter) // a stalled reader may not keep the process from ending
+	log, stopLog := app.NewLog(root.Writer, root.ErrWriter, s.LogLevel, s.LogConsole)
 	err = serve(ctx, s, log)
 	if logErr := stopLog(); logErr != nil && err == nil {
 		err = fmt.Errorf("the end of the log could not be written: %w", logErr)

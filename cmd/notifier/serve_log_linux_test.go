@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,11 +26,16 @@ type loggingWorker struct {
 }
 
 // startLogging starts a worker that logs to out. Its admin server has a known address: the log may not name it.
-func startLogging(t *testing.T, out *os.File) *loggingWorker {
+func startLogging(t *testing.T, out *os.File, changes ...func(*exec.Cmd)) *loggingWorker {
 	t.Helper()
-	_, _, env := services(t, map[string]string{"ADMIN_ADDR": kit.FreeAddr(t), "LIMIT_CATEGORY": "3/1h"})
+	_, _, env := services(t, map[string]string{
+		"ADMIN_ADDR": kit.FreeAddr(t), "LIMIT_CATEGORY": "3/1h", "SHUTDOWN_TIMEOUT": "3s",
+	})
 	command := exec.Command("notifier", "serve")
 	command.Stdout = out
+	for _, change := range changes {
+		change(command)
+	}
 	w := &loggingWorker{
 		process: startCommand(t, command, env), admin: "http://" + env["ADMIN_ADDR"],
 		js: kit.JetStream(t, env["NATS_URL"]),
@@ -72,6 +78,17 @@ func (w *loggingWorker) stored(t *testing.T) int {
 // holds waits until the worker reports an outage of its log everywhere, and checks that it has said so once.
 func (w *loggingWorker) holds(t *testing.T, reason string) {
 	t.Helper()
+	w.waits(t, reason)
+	complaints := w.errOut.lines()
+	if len(complaints) != 1 || !strings.HasPrefix(complaints[0], "notifier: cannot write the log: ") ||
+		!strings.Contains(complaints[0], reason) {
+		t.Errorf("on stderr: %q, expected one line with %q", complaints, reason)
+	}
+}
+
+// waits waits until the worker is alive, not ready, and counts failed writes.
+func (w *loggingWorker) waits(t *testing.T, reason string) {
+	t.Helper()
 	kit.Eventually(t, "the worker is not ready because of its log", func() bool {
 		status, body := get(t, w.admin+"/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "log: ") && strings.Contains(body, reason)
@@ -84,11 +101,6 @@ func (w *loggingWorker) holds(t *testing.T, reason string) {
 		return strings.Contains(metrics, "\nnotifier_log_errors_total ") &&
 			!strings.Contains(metrics, "\nnotifier_log_errors_total 0\n")
 	})
-	complaints := w.errOut.lines()
-	if len(complaints) != 1 || !strings.HasPrefix(complaints[0], "notifier: cannot write the log: ") ||
-		!strings.Contains(complaints[0], reason) {
-		t.Errorf("on stderr: %q, expected one line with %q", complaints, reason)
-	}
 }
 
 // fails ends the worker, which has to report that its log is incomplete.
@@ -157,6 +169,82 @@ func TestEventsGetTheirLinesWhenThereIsRoom(t *testing.T) {
 	}
 	w.terminate(t)
 	w.ends(t, exitDone)
+}
+
+// stalledPipe returns a pipe of 4 KiB that nobody reads.
+func stalledPipe(t *testing.T) (reader, writer *os.File) {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	kit.Check(t, err)
+	t.Cleanup(func() { _ = reader.Close() })
+	_, err = unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096)
+	kit.Check(t, err)
+	return reader, writer
+}
+
+// TestStalledReaderOfTheLog: a pipe that nobody reads takes no line, and blocks. The worker holds its events and
+// says so, and its end does not wait for the reader. Standard error may be the same pipe.
+func TestStalledReaderOfTheLog(t *testing.T) {
+	t.Parallel()
+	const events, reason = 60, "a write takes longer than 2s"
+	for _, name := range []string{"the log alone", "standard error too"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader, writer := stalledPipe(t)
+			w := startLogging(t, writer, func(c *exec.Cmd) {
+				if name != "the log alone" {
+					c.Stderr = writer
+				}
+			})
+			w.publish(t, events)
+			if name == "the log alone" {
+				w.holds(t, reason)
+			} else {
+				w.waits(t, reason)
+			}
+			if n := w.stored(t); n == 0 {
+				t.Error("nothing is held")
+			}
+			log := make(chan []byte)
+			go func() {
+				all, _ := io.ReadAll(reader)
+				log <- all
+			}()
+			kit.Eventually(t, "nothing is in the stream", func() bool { return w.stored(t) == 0 })
+			w.ready(t)
+			w.terminate(t)
+			w.ends(t, exitDone)
+			all := <-log
+			expectOneEach(t, eventsIn(all), events)
+			for line := range strings.Lines(string(all)) {
+				if !json.Valid([]byte(line)) {
+					t.Errorf("torn: %q", line)
+				}
+			}
+			if got := w.errOut.lines(); name == "the log alone" &&
+				(len(got) != 2 || got[1] != "notifier: the log can be written again") {
+				t.Errorf("on stderr: %q, expected the beginning and the end of the outage", got)
+			}
+		})
+		t.Run(name+", SIGTERM", func(t *testing.T) {
+			t.Parallel()
+			_, writer := stalledPipe(t)
+			_, err := writer.Write(make([]byte, 4096)) // else a short line on standard error may find room
+			kit.Check(t, err)
+			w := startLogging(t, writer, func(c *exec.Cmd) {
+				if name != "the log alone" {
+					c.Stderr = writer
+				}
+			})
+			w.publish(t, events)
+			w.waits(t, reason)
+			w.terminate(t)
+			w.ends(t, exitFailed)
+			if n := w.stored(t); n == 0 {
+				t.Error("nothing is held")
+			}
+		})
+	}
 }
 
 // limitFiles bounds the size of the files that the worker writes.

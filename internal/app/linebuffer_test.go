@@ -4,15 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"notifier/internal/term"
 	"notifier/test/kit"
 )
 
@@ -200,5 +204,175 @@ func TestSyncReturnsWhenItsLinesAreWritten(t *testing.T) {
 				t.Errorf("%d lines %q, expected one", n, line)
 			}
 		}
+	}
+}
+
+// BenchmarkBatch writes the lines of a full batch, as a worker in a storm does.
+func BenchmarkBatch(b *testing.B) {
+	file, err := os.Create(filepath.Join(b.TempDir(), "log"))
+	kit.Check(b, err)
+	defer func() { _ = file.Close() }()
+	buffer := newLineBuffer(file, io.Discard)
+	line := []byte(strings.Repeat("x", 349) + "\n")
+	for _, lines := range []int{1, 512} {
+		b.Run(fmt.Sprint(lines), func(b *testing.B) {
+			for b.Loop() {
+				for range lines {
+					buffer.add(line, true)
+				}
+				kit.Check(b, buffer.Sync())
+				kit.Check(b, file.Truncate(0))
+				_, _ = file.Seek(0, io.SeekStart)
+			}
+		})
+	}
+	kit.Check(b, buffer.close())
+}
+
+// valve is an output that blocks while it is shut, as a full pipe does.
+type valve struct {
+	disk
+	shut chan struct{} // closed to open the valve
+	fail error         // of the write that was blocked, after half of its bytes
+}
+
+func newValve() *valve { return &valve{disk: disk{room: ample}, shut: make(chan struct{})} }
+
+func (v *valve) open() { close(v.shut) }
+
+func (v *valve) Write(p []byte) (int, error) {
+	select {
+	case <-v.shut:
+		return v.disk.Write(p)
+	default:
+	}
+	half, _ := v.disk.Write(p[:len(p)/2])
+	<-v.shut
+	if v.fail != nil {
+		return half, v.fail
+	}
+	n, err := v.disk.Write(p[half:])
+	return half + n, err
+}
+
+// TestStalledReaderIsAnOutage: Sync waits two seconds for the first blocked write and then no more. Nothing else
+// waits. When the reader reads again, or a new one opens the pipe, each line of an event is whole.
+func TestStalledReaderIsAnOutage(t *testing.T) {
+	for name, fail := range map[string]error{"reads again": nil, "ends": errors.New("broken pipe")} {
+		synctest.Test(t, func(t *testing.T) {
+			out, complaints := newValve(), &kit.Output{}
+			out.fail = fail
+			b := newLineBuffer(out, complaints)
+			b.add([]byte("the first\n"), true)
+			for i, want := range []time.Duration{writePatience, 0, 0} {
+				began := time.Now()
+				if err := b.Sync(); !errors.Is(err, errStalled) || time.Since(began) != want {
+					t.Errorf("%s: Sync returns %v after %s, expected %v after %s", name, err, time.Since(began), errStalled, want)
+				}
+				b.add([]byte(fmt.Sprintf("event %d\n", i)), true)
+			}
+			if b.errors.Load() < 3 {
+				t.Errorf("%s: %d errors are counted, expected one for each Sync at least", name, b.errors.Load())
+			}
+			began := time.Now()
+			for range 2 * logBuffer / 100 {
+				b.add([]byte(strings.Repeat("x", 99)+"\n"), false)
+			}
+			b.mu.Lock()
+			size := len(b.lines)
+			b.mu.Unlock()
+			if took := time.Since(began); took != 0 || size > logBuffer {
+				t.Errorf("%s: other lines take %s and %d bytes, expected no time and %d at most", name, took, size, logBuffer)
+			}
+			out.open()
+			synctest.Wait()
+			if err := b.Sync(); !errors.Is(err, fail) {
+				t.Errorf("%s: Sync returns %v, expected %v", name, err, fail)
+			}
+			kit.Check(t, b.close())
+			var events []string
+			for line := range strings.Lines(out.String()) {
+				if !strings.HasPrefix(line, "x") {
+					events = append(events, strings.TrimSuffix(line, "\n"))
+				}
+			}
+			want := []string{"the first", "event 0", "event 1", "event 2"}
+			if fail != nil {
+				want = append([]string{"the f"}, want...) // went to the reader that has ended
+			}
+			if diff := cmp.Diff(want, events); diff != "" {
+				t.Errorf("%s: lines of events (-want +got):\n%s", name, diff)
+			}
+			wantComplaints := []string{
+				"notifier: cannot write the log: " + errStalled.Error() + "; events are held until it can be written",
+				"notifier: the log can be written again",
+			}
+			if diff := cmp.Diff(wantComplaints, complaints.Lines()); diff != "" {
+				t.Errorf("%s: complaints (-want +got):\n%s", name, diff)
+			}
+		})
+	}
+}
+
+// TestStalledReaderDoesNotKeepALogOpen: close returns the reason.
+func TestStalledReaderDoesNotKeepALogOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newValve()
+		defer out.open()
+		b := newLineBuffer(out, io.Discard)
+		b.add([]byte("the first\n"), true)
+		began := time.Now()
+		if err := b.close(); !errors.Is(err, errStalled) || time.Since(began) != writePatience {
+			t.Errorf("close returns %v after %s, expected %v after %s", err, time.Since(began), errStalled, writePatience)
+		}
+	})
+}
+
+// TestStalledStandardErrorIsGivenUp: a writer waits two seconds once, and drops lines until out is taken again.
+func TestStalledStandardErrorIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := newValve()
+		safe := Unblocked(out)
+		for i, want := range []time.Duration{writePatience, 0, 0} {
+			began, line := time.Now(), []byte(fmt.Sprintf("line %d\n", i))
+			if _, err := safe.Write(line); !errors.Is(err, errStalled) || time.Since(began) != want {
+				t.Errorf("%q: %v after %s, expected %v after %s", line, err, time.Since(began), errStalled, want)
+			}
+			clear(line) // a writer may not keep it
+		}
+		out.open()
+		synctest.Wait()
+		if n, err := safe.Write([]byte("line 3\n")); n != 7 || err != nil {
+			t.Errorf("%d bytes and %v when out is taken again, expected 7", n, err)
+		}
+		if got := out.String(); got != "line 0\nline 3\n" {
+			t.Errorf("%q is written, expected the first and the last line", got)
+		}
+	})
+}
+
+// TestComplaintTearsNoLine: standard error may be the same pipe as the log (2>&1). A complaint would arrive in the
+// middle of the line that is being written.
+func TestComplaintTearsNoLine(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	kit.Check(t, err)
+	b := newLineBuffer(writer, Unblocked(term.Escaper(writer)))
+	lines := 0
+	for ; lines*1000 < 3*64<<10/2; lines++ { // of what a pipe holds
+		b.add([]byte(strings.Repeat("x", 999)+"\n"), true)
+	}
+	if err := b.Sync(); !errors.Is(err, errStalled) {
+		t.Fatalf("Sync returns %v, expected %v", err, errStalled)
+	}
+	text := make(chan string)
+	go func() {
+		all, _ := io.ReadAll(reader)
+		text <- string(all)
+	}()
+	kit.EventuallyNil(t, b.Sync)
+	kit.Check(t, b.close())
+	kit.Check(t, writer.Close())
+	if got := <-text; got != strings.Repeat(strings.Repeat("x", 999)+"\n", lines) {
+		t.Errorf("%d bytes, expected %d lines and nothing between them", len(got), lines)
 	}
 }

@@ -87,7 +87,7 @@ func checkArguments(_ context.Context, cmd *cli.Command) error {
 }
 
 // Run runs a Program and returns its exit code. Run uses its parameters and the environment, and no other
-// state of the process.
+// state of the process. A command may replace the root's ErrWriter, to which Run writes the error.
 func Run(
 	ctx context.Context,
 	root *cli.Command,
@@ -95,8 +95,8 @@ func Run(
 	in io.Reader,
 	out, errOut io.Writer,
 ) int {
-	errOut = term.Escaper(errOut) // errors quote replies of servers
-	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
+	root.Reader, root.Writer = in, out
+	root.ErrWriter = term.Escaper(errOut) // errors quote replies of servers
 	err := root.Run(ctx, arguments)
 	var exit cli.ExitCoder
 	var problems *settings.Problems
@@ -107,10 +107,10 @@ func Run(
 		return exit.ExitCode()
 	case errors.As(err, &problems):
 		lines := strings.Join(problems.Lines(), "\n  ")
-		_, _ = fmt.Fprintf(errOut, "%s: invalid configuration:\n  %s\n", root.Name, lines)
+		_, _ = fmt.Fprintf(root.ErrWriter, "%s: invalid configuration:\n  %s\n", root.Name, lines)
 		return ExitUsage
 	}
-	_, _ = fmt.Fprintf(errOut, "%s: %v\n", root.Name, err)
+	_, _ = fmt.Fprintf(root.ErrWriter, "%s: %v\n", root.Name, err)
 	if usage := (*UsageError)(nil); errors.As(err, &usage) {
 		return ExitUsage
 	}
