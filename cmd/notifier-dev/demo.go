@@ -75,7 +75,7 @@ func runDemo(ctx context.Context, out io.Writer, secure *https.Server) (err erro
 
 	texts := servers.settings()
 	texts["ADMIN_ADDR"], texts["SLACK_PACE"] = "", "off" // at Slack's pace it would take minutes
-	app.SilenceRedis()
+	app.SilenceLibraries()
 	workers := make([]settings.Settings, demoWorkers)
 	for i := range workers {
 		if workers[i], err = settings.From(texts); err != nil {

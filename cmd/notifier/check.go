@@ -49,7 +49,7 @@ func runCheck(ctx context.Context, cmd *cli.Command) error {
 		return err
 	}
 	defer func() { _ = s.Store.Redis.Close() }() // wrote nothing
-	app.SilenceRedis()
+	app.SilenceLibraries()
 	reports, err := report.NewReader(s.Store.Redis, s.Store.Namespace)
 	if err != nil {
 		return err

@@ -90,7 +90,7 @@ func withConfig(do func(store app.Store) error) error {
 }
 
 func openStore(s settings.Store, own config.Deciding, do func(store app.Store) error) error {
-	app.SilenceRedis()
+	app.SilenceLibraries()
 	defer func() { _ = s.Redis.Close() }() // nothing is written through it
 	store, err := app.OpenStore(s, own)
 	if err != nil {

@@ -64,7 +64,7 @@ func withOrders(
 	if err != nil {
 		return err
 	}
-	app.SilenceRedis()
+	app.SilenceLibraries()
 	defer func() { _ = s.Store.Redis.Close() }() // no call is in progress
 	orders, err := steering.NewStore(s.Store.Redis, s.Store.Namespace)
 	if err != nil {

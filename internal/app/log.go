@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	stdlog "log"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
 
 	"notifier/internal/term"
 )
@@ -19,8 +22,9 @@ import (
 const logTime = "2006-01-02T15:04:05.000000Z"
 
 // NewLog makes the one logger of a process. It writes lines from this level on to out, as JSON or for a
-// console, never sampled, and also the lines of go-redis. The logger's Sync writes every line so far, or
-// returns why it cannot. stop does so for the last time. An outage of out is reported on complaints, once.
+// console, never sampled, and also the lines of go-redis and of Go's standard log. The logger's Sync writes
+// every line so far, or returns why it cannot. stop does so for the last time. An outage of out is reported on
+// complaints, once, and so are faults of zap.
 //
 // Foreign text in a line is safe: characters that are not printable are escaped, and a string has at most
 // 4,096 bytes.
@@ -42,8 +46,9 @@ func NewLog(
 		Core:   zapcore.NewCore(encoder, escaped{term.Escaper(others), buffer}, level),
 		events: zapcore.NewCore(encoder, escaped{term.Escaper(events), buffer}, zapcore.DebugLevel),
 		buffer: buffer,
-	})
+	}, zap.ErrorOutput(zapcore.AddSync(complaints)))
 	redis.SetLogger(redisLog{log})
+	setStandardLog(newLibraryLog(log))
 	return log, buffer.close
 }
 
@@ -144,12 +149,46 @@ func bounded(fields []zap.Field) []zap.Field {
 	return fields
 }
 
-// SilenceRedis discards go-redis's log, for commands, which get the errors anyway.
-func SilenceRedis() { redis.SetLogger(redisLog{zap.NewNop()}) }
+// SilenceLibraries discards what go-redis and Go's libraries log, for commands, which get the errors anyway.
+func SilenceLibraries() {
+	redis.SetLogger(redisLog{zap.NewNop()})
+	setStandardLog(io.Discard)
+}
 
 // redisLog takes the log of go-redis, which would go to standard error in another format.
 type redisLog struct{ log *zap.Logger }
 
 func (l redisLog) Printf(_ context.Context, format string, arguments ...any) {
 	l.log.Debug("redis client", zap.String("message", fmt.Sprintf(format, arguments...)))
+}
+
+func setStandardLog(out io.Writer) {
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(out)
+}
+
+// libraryLog takes what Go's libraries write to the standard log: net/http, for example, when it can accept no
+// connections, or when a server sends bytes that nobody has asked for.
+type libraryLog struct {
+	log   *zap.Logger
+	lines rate.Sometimes // a failure may repeat several times a second
+}
+
+func newLibraryLog(log *zap.Logger) *libraryLog {
+	return &libraryLog{log: log, lines: rate.Sometimes{First: firstLogged, Interval: time.Minute}}
+}
+
+// Write cuts each line at its first quotation mark: what a library quotes came from outside, and may have an
+// event's text.
+func (l *libraryLog) Write(text []byte) (int, error) {
+	l.lines.Do(func() {
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		for i, line := range lines {
+			if quoted := strings.IndexAny(line, "\"`"); quoted >= 0 {
+				lines[i] = line[:quoted] + "…"
+			}
+		}
+		l.log.Warn("a library reports", zap.String("text", strings.Join(lines, "\n")))
+	})
+	return len(text), nil
 }

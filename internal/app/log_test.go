@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	stdlog "log"
+	"net"
+	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -103,4 +107,85 @@ func FuzzLogLine(f *testing.F) {
 		}
 		checkLine(t, logged(t, true, func(log *zap.Logger) { log.Info("settled", zap.String("k"+key, value)) }))
 	})
+}
+
+// TestLibrariesWriteToTheLog: what net/http reports is a line of the log, without the bytes that it quotes.
+func TestLibrariesWriteToTheLog(t *testing.T) {
+	const secret = "an event's text"
+	out, complaints := &kit.Output{}, &kit.Output{}
+	log, stop := NewLog(out, complaints, zapcore.InfoLevel, false)
+
+	unasked := make(chan struct{})
+	server := kit.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(connection, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		<-unasked
+		_, _ = io.WriteString(connection, "HTTP/1.1 200 OK\r\n\r\n"+secret)
+		_ = connection.Close()
+	}))
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get("http://" + server)
+	kit.Check(t, err)
+	kit.Check(t, response.Body.Close())
+	close(unasked)
+	_ = (&http.Server{}).Serve(&exhausted{})
+
+	texts := map[string]bool{}
+	kit.Eventually(t, "both are lines", func() bool {
+		kit.Check(t, log.Sync())
+		for _, text := range out.Lines() {
+			var line struct{ Level, Msg, Text string }
+			kit.Check(t, json.Unmarshal([]byte(text), &line))
+			if line.Level != "warn" || line.Msg != "a library reports" {
+				t.Errorf("%s, expected a warning that a library reports", text)
+			}
+			texts[line.Text] = true
+		}
+		return len(texts) >= 2
+	})
+	for _, want := range []string{
+		"Unsolicited response received on idle HTTP channel starting with …",
+		"http: Accept error: too many open files; retrying in 5ms",
+	} {
+		if !texts[want] {
+			t.Errorf("%v, expected %q", texts, want)
+		}
+	}
+	kit.Check(t, stop())
+	if strings.Contains(out.String(), secret) || complaints.String() != "" {
+		t.Errorf("%s, and on standard error %q; expected no foreign text, and nothing", out, complaints)
+	}
+}
+
+// exhausted is a listener of a process that has no more files, once.
+type exhausted struct {
+	net.Listener
+	failed bool
+}
+
+func (*exhausted) Close() error { return nil }
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	if l.failed {
+		return nil, net.ErrClosed
+	}
+	l.failed = true
+	return nil, syscall.EMFILE
+}
+
+// TestLibrariesAreLoggedNowAndThen: a failure that repeats does not fill the log.
+func TestLibrariesAreLoggedNowAndThen(t *testing.T) {
+	text := logged(t, false, func(*zap.Logger) {
+		for range 10 * firstLogged {
+			stdlog.Print("http: Accept error: too many open files; retrying in 1s")
+		}
+	})
+	if n := strings.Count(text, "\n"); n != firstLogged {
+		t.Errorf("%d lines, expected the first %d", n, firstLogged)
+	}
 }
