@@ -171,7 +171,7 @@ func TestEventsGetTheirLinesWhenThereIsRoom(t *testing.T) {
 	w.ends(t, exitDone)
 }
 
-// stalledPipe returns a pipe of 4 KiB that nobody reads.
+// stalledPipe returns a pipe of 4 KiB without a running reader.
 func stalledPipe(t *testing.T) (reader, writer *os.File) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
@@ -182,8 +182,8 @@ func stalledPipe(t *testing.T) (reader, writer *os.File) {
 	return reader, writer
 }
 
-// TestStalledReaderOfTheLog: a pipe that nobody reads takes no line, and blocks. The worker holds its events and
-// says so, and its end does not wait for the reader. Standard error may be the same pipe.
+// TestStalledReaderOfTheLog: a pipe blocks if its reader stalls. The worker holds its events and says so, and
+// its end does not wait for the reader. Standard error may be the same pipe.
 func TestStalledReaderOfTheLog(t *testing.T) {
 	t.Parallel()
 	const events, reason = 60, "a write takes longer than 2s"

@@ -4,12 +4,12 @@
 // and /api/events, and operators open /, which shows the same status and refreshes itself.
 //
 // Any client on the network may reach the server, so each can cost only a bounded amount. Timeouts, a header
-// limit and a connection limit bound the resources that clients hold. Beyond the connection limit the oldest
-// connection gives way to a new one: a probe opens one and is served at once, however many others hold. All
-// clients together cause one read of the status and one of the newest events in two seconds, a hundred readiness
+// limit and a connection limit bound the resources that clients hold. Beyond the connection limit a new
+// connection closes the oldest: a probe is served at once, however many connections others hold. All clients
+// together cause one read of the status and one of the newest events in two seconds, a hundred readiness
 // checks a second, and four concurrent reads of filtered events. The server only reads, never redirects, and
-// allows no other site to embed or fetch its responses. Everything but the probes requires the token, if one is
-// set.
+// allows no other site to embed or fetch its responses. Everything but the probes requires the token, if one
+// is set.
 //
 // The package knows HTTP and HTML. The functions in Probes provide the data.
 package admin
@@ -272,8 +272,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// untilClosed ends the requests of a connection with it. Else a request with an unfinished body would keep its
-// handler busy after its connection has given way to another one.
+// untilClosed ends the requests of a connection with it. Else a request with an unfinished body would keep
+// its handler busy after a newer connection has closed its own.
 func untilClosed(ctx context.Context, c net.Conn) context.Context {
 	ours, is := c.(*connection)
 	if !is {

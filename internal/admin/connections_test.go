@@ -85,8 +85,8 @@ func TestSlowClientsAreDisconnected(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotKeepProbesOut: however many connections others hold, and whatever they do with them, each probe
-// is answered.
+// TestStrangersDoNotKeepProbesOut: each probe gets its response, however many connections others hold, and
+// whatever they do with them.
 func TestStrangersDoNotKeepProbesOut(t *testing.T) {
 	const strangers = 400
 	request := "GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -136,8 +136,8 @@ func TestStrangersDoNotKeepProbesOut(t *testing.T) {
 	}
 }
 
-// bother sends text, and again after each response if it repeats, until the server closes the connection or done
-// is closed.
+// bother sends text, and again after each response if it repeats, until the server closes the connection or
+// done is closed.
 func bother(stranger net.Conn, text string, repeats bool, done <-chan struct{}) {
 	stop := make(chan struct{})
 	defer close(stop)
@@ -161,7 +161,7 @@ func bother(stranger net.Conn, text string, repeats bool, done <-chan struct{}) 
 	}
 }
 
-// TestConnectionsAreLimited: one too many closes the oldest, and ends what that has requested.
+// TestConnectionsAreLimited: one too many closes the oldest, and ends its request.
 func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan struct{})
@@ -180,7 +180,8 @@ func TestConnectionsAreLimited(t *testing.T) {
 		open[i] = connection
 		defer func() { _ = connection.Close() }()
 		if i == 0 {
-			_, err := io.WriteString(connection, "GET /api/events?category=x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+			const request = "GET /api/events?category=x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+			_, err := io.WriteString(connection, request)
 			kit.Check(t, err)
 			<-began
 		}

@@ -41,7 +41,7 @@ type lineBuffer struct {
 	mu      sync.Mutex
 	lines   []byte // not written yet
 	added   int    // bytes of all lines so far
-	writing *write // of lines that are still in the buffer; nil if there is none
+	writing *write // of lines that are still in the buffer, or nil
 	failing bool   // the last write failed, or takes too long
 
 	complained bool // about the current outage
@@ -214,8 +214,8 @@ func (w *write) endsInTime() bool {
 	}
 }
 
-// Unblocked returns a writer that gives up after two seconds while out blocks, and drops what it is to write
-// until out has taken the last write. It is for standard error, which may be the same stalled pipe as the log.
+// Unblocked returns a writer that gives up after two seconds if out blocks, and drops further writes until
+// out has taken the last one. It is for standard error, which may be the same stalled pipe as the log.
 func Unblocked(out io.Writer) io.Writer { return &unblocked{out: out} }
 
 type unblocked struct {

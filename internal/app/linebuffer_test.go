@@ -255,8 +255,8 @@ func (v *valve) Write(p []byte) (int, error) {
 	return half + n, err
 }
 
-// TestStalledReaderIsAnOutage: Sync waits two seconds for the first blocked write and then no more. Nothing else
-// waits. When the reader reads again, or a new one opens the pipe, each line of an event is whole.
+// TestStalledReaderIsAnOutage: Sync waits two seconds for the first blocked write and then no more. Nothing
+// else waits. When the reader reads again, or a new one opens the pipe, each line of an event is whole.
 func TestStalledReaderIsAnOutage(t *testing.T) {
 	for name, fail := range map[string]error{"reads again": nil, "ends": errors.New("broken pipe")} {
 		synctest.Test(t, func(t *testing.T) {
@@ -328,7 +328,8 @@ func TestStalledReaderDoesNotKeepALogOpen(t *testing.T) {
 	})
 }
 
-// TestStalledStandardErrorIsGivenUp: a writer waits two seconds once, and drops lines until out is taken again.
+// TestStalledStandardErrorIsGivenUp: a writer waits two seconds once, and drops lines until out takes one
+// again.
 func TestStalledStandardErrorIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newValve()
@@ -351,14 +352,14 @@ func TestStalledStandardErrorIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestComplaintTearsNoLine: standard error may be the same pipe as the log (2>&1). A complaint would arrive in the
-// middle of the line that is being written.
+// TestComplaintTearsNoLine: standard error may be the same pipe as the log (2>&1). A complaint would arrive
+// in the middle of the line that is being written.
 func TestComplaintTearsNoLine(t *testing.T) {
 	reader, writer, err := os.Pipe()
 	kit.Check(t, err)
 	b := newLineBuffer(writer, Unblocked(term.Escaper(writer)))
 	lines := 0
-	for ; lines*1000 < 3*64<<10/2; lines++ { // of what a pipe holds
+	for ; lines*1000 < 3*64<<10/2; lines++ { // a pipe holds 64 KiB
 		b.add([]byte(strings.Repeat("x", 999)+"\n"), true)
 	}
 	if err := b.Sync(); !errors.Is(err, errStalled) {

@@ -23,8 +23,8 @@ const logTime = "2006-01-02T15:04:05.000000Z"
 
 // NewLog makes the one logger of a process. It writes lines from this level on to out, as JSON or for a
 // console, never sampled, and also the lines of go-redis and of Go's standard log. The logger's Sync writes
-// every line so far, or returns why it cannot. stop does so for the last time. An outage of out is reported on
-// complaints, once, and so are faults of zap.
+// every line so far, or returns why it cannot. stop does so for the last time. An outage of out is reported
+// on complaints, once, and so are faults of zap.
 //
 // Foreign text in a line is safe: characters that are not printable are escaped, and a string has at most
 // 4,096 bytes.
@@ -149,7 +149,8 @@ func bounded(fields []zap.Field) []zap.Field {
 	return fields
 }
 
-// SilenceLibraries discards what go-redis and Go's libraries log, for commands, which get the errors anyway.
+// SilenceLibraries discards the logs of go-redis and of Go's libraries, for commands, which get the errors
+// anyway.
 func SilenceLibraries() {
 	redis.SetLogger(redisLog{zap.NewNop()})
 	setStandardLog(io.Discard)
@@ -167,8 +168,8 @@ func setStandardLog(out io.Writer) {
 	stdlog.SetOutput(out)
 }
 
-// libraryLog takes what Go's libraries write to the standard log: net/http, for example, when it can accept no
-// connections, or when a server sends bytes that nobody has asked for.
+// libraryLog takes the lines that Go's libraries write to the standard log. net/http, for example, writes one
+// if it cannot accept connections, or if a server sends bytes without a request.
 type libraryLog struct {
 	log   *zap.Logger
 	lines rate.Sometimes // a failure may repeat several times a second
@@ -178,8 +179,8 @@ func newLibraryLog(log *zap.Logger) *libraryLog {
 	return &libraryLog{log: log, lines: rate.Sometimes{First: firstLogged, Interval: time.Minute}}
 }
 
-// Write cuts each line at its first quotation mark: what a library quotes came from outside, and may have an
-// event's text.
+// Write cuts each line at its first quotation mark. The text behind it came from outside, and may be an
+// event's.
 func (l *libraryLog) Write(text []byte) (int, error) {
 	l.lines.Do(func() {
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")

@@ -109,7 +109,7 @@ func FuzzLogLine(f *testing.F) {
 	})
 }
 
-// TestLibrariesWriteToTheLog: what net/http reports is a line of the log, without the bytes that it quotes.
+// TestLibrariesWriteToTheLog: a report of net/http is a line of the log, without the bytes that it quotes.
 func TestLibrariesWriteToTheLog(t *testing.T) {
 	const secret = "an event's text"
 	out, complaints := &kit.Output{}, &kit.Output{}

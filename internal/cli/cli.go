@@ -29,12 +29,12 @@ const (
 	ExitUsage  = 2 // invalid usage or settings
 )
 
-// Main runs a program in this process until it ends, and returns the exit code. SIGTERM, SIGINT or SIGHUP ends
-// the context; a second SIGTERM or SIGINT ends the process.
+// Main runs a program in this process until it ends, and returns the exit code. SIGTERM, SIGINT or SIGHUP
+// ends the context; a second SIGTERM or SIGINT ends the process.
 func Main(run func(ctx context.Context, arguments []string, in io.Reader, out, errOut io.Writer) int) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	// A second SIGHUP ends nothing: a closed terminal sends several, and systemd one right after SIGTERM. nohup has
-	// it ignored, which listening would undo.
+	// A second SIGHUP ends nothing: a closed terminal sends several, and systemd one right after SIGTERM.
+	// Under nohup the signal is ignored, which listening would undo.
 	if !signal.Ignored(syscall.SIGHUP) {
 		ctx, _ = signal.NotifyContext(ctx, syscall.SIGHUP)
 	}

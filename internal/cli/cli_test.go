@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// TestSignals: the first signal ends the context. A later SIGTERM or SIGINT ends the process, a SIGHUP does not.
+// TestSignals: the first signal ends the context. A later SIGTERM or SIGINT ends the process, a SIGHUP does
+// not.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	const hup, sigint, term = syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM

@@ -17,8 +17,8 @@ func (w *Worker) stamp() { w.progress.Store(time.Now().UnixNano()) }
 // stalledAfter bounds the silence of the loop, which otherwise gives a sign of life every few seconds.
 const stalledAfter = 30 * time.Second
 
-// Live returns nil while the loop makes progress. Waiting for Redis, Slack, NATS or the log is progress: a restart
-// would help none of them.
+// Live returns nil while the loop makes progress. Waiting for Redis, Slack, NATS or the log is progress: a
+// restart would help none of them.
 func (w *Worker) Live() error {
 	if silence := time.Since(time.Unix(0, w.progress.Load())); silence > stalledAfter {
 		return fmt.Errorf("the loop has made no progress for %s", silence.Round(time.Second))

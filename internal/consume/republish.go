@@ -24,8 +24,8 @@ const (
 )
 
 // republisher publishes copies of dropped events, for subscribers that store them or send them elsewhere. It
-// never slows the worker: events beyond its bounds are counted and left out. Without a connection it keeps the
-// events in its own queue. In the queue of nats.go the copies would displace acknowledgements.
+// never slows the worker: events beyond its bounds are counted and left out. Without a connection it keeps
+// the events in its own queue. In the queue of nats.go the copies would displace acknowledgements.
 type republisher struct {
 	subject   string // events go to <subject>.<category>
 	letter    func(subject string, dropped *result.Result) *nats.Msg
@@ -111,7 +111,8 @@ func (r *republisher) run(ctx context.Context) {
 	}
 }
 
-// publishConnected publishes one event as soon as there is a connection, or returns an error if ctx ends first.
+// publishConnected publishes one event as soon as there is a connection. It returns an error if ctx is done
+// first.
 func (r *republisher) publishConnected(ctx context.Context, dropped *result.Result) error {
 	if !wait.Until(ctx, republishCheck, r.connected) {
 		return nats.ErrDisconnected

@@ -40,8 +40,8 @@ func TestDroppedEventsAreRepublishedWithTheReason(t *testing.T) {
 	}
 }
 
-// TestRepublishedEventsDisplaceNoAcknowledgements stops NATS before more bytes of events are dropped than nats.go
-// queues without a connection. Every acknowledgement arrives all the same.
+// TestRepublishedEventsDisplaceNoAcknowledgements stops NATS before more bytes of events are dropped than
+// nats.go queues without a connection. Every acknowledgement arrives all the same.
 func TestRepublishedEventsDisplaceNoAcknowledgements(t *testing.T) {
 	const events, batch = 16, 4
 	s := newFixture(t)

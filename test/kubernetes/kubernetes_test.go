@@ -103,8 +103,8 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// TestThePlatformMayChooseTheUser: OpenShift refuses a pod that names its user. Without one Kubernetes takes the
-// user of the image, and can tell that it is not root only if it is a number.
+// TestThePlatformMayChooseTheUser: OpenShift refuses a pod that names its user. Without one Kubernetes takes
+// the user of the image, and can tell that it is not root only if it is a number.
 func TestThePlatformMayChooseTheUser(t *testing.T) {
 	deployment, _ := manifest(t)
 	pod := deployment.Spec.Template.Spec

@@ -66,7 +66,8 @@ func NewStore(settings StoreSettings) (*Store, error) {
 // not wait for Ensure, because sendable events need no letter.
 func (s *Store) Ensure(ctx context.Context) {
 	for {
-		// Without a connection nats.go would queue the request, beside acknowledgements. The feed reports the outage.
+		// Without a connection nats.go would queue the request beside acknowledgements. The feed reports the
+		// outage.
 		if s.settings.Connection.IsConnected() {
 			err := s.ensure(ctx)
 			if err == nil {
