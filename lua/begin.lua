@@ -40,14 +40,15 @@
 --
 -- Reply: one of
 --   { 'post', posts, '', time }           make the post. It is number `posts` of its event, 1 without an
---                                         event. The slots count from `time`, or if the call is repeated,
---                                         from the `time` of the first one.
+--                                         event. The slots count from `time`.
 --   { 'wait workspace', wait, '', time }  the workspace is paused, or another post probes it
 --   { 'wait channel', wait, '', time }    the channel is paused, or another post probes it
 --   { 'wait pace', wait, '', time }       the channel's pace is full; `wait` is at most one window
 --   { 'wait event', wait, '', time }      another worker may be posting this event now
 --   { 'unknown', posts, name, time }      `posts` have begun, and the caller does not know the result of the
---                                         last one, `name`: the message may be in Slack
+--                                         last one, `name`: the message may be in Slack. If that is ARGV[4],
+--                                         the lease of this post has ended before the call was repeated, and
+--                                         another worker may know its name by now: post under another name.
 --   { 'not in flight', 0, '', time }      the event is not in flight for this message, or its slots no
 --                                         longer count: call admit.lua
 --   { 'unknown store', 0, '', time }      the store has another token: call restore.lua, then this script
@@ -68,7 +69,9 @@
 --   In order     A full pace leaves a slot to the oldest post of each worker, until a second after the wait
 --                of that post has ended. So a dead worker delays the others by a second.
 --   Shared       Workers with different paces share the slots. The newest 2,000 slots of an hour are kept.
---   Repeatable   A call repeated with the same name, because its reply was lost, takes nothing twice.
+--   Repeatable   A call repeated with the same name, because its reply was lost, takes nothing twice. All of
+--                its obstacles are looked for again but a full pace. If there is none, the post begins now:
+--                lease, slots, pace and probe count from the last call.
 --   Fails whole  All keys are read before the first write, so a key of another type fails the call and
 --                changes nothing.
 
@@ -116,23 +119,24 @@ for _, scope in ipairs({ '*', channel }) do
 end
 
 local slots = ARGV[1] ~= '' and read_slots(7, 15) or false
-local record, recorded = false, false
+local record, repeated = false, false
 if slots then
   record = parse_record(redis.call('HGET', KEYS[1], ARGV[1]))
   if not record or record.stream_message ~= ARGV[2] then
     return reply('not in flight', 0)
   end
-  recorded = record.name == name
-  if record.name ~= '' and not recorded and record.name ~= known then
-    local ends = record.begun + lease
-    -- A post that began in the future is from before the clock was set back: waiting could take much longer
-    -- than a lease.
-    if ends > now and record.begun <= now then
+  repeated = record.name == name
+  -- A post that began in the future is from before the clock was set back: waiting could take much longer
+  -- than a lease.
+  local ends = record.begun + lease
+  local leased = ends > now and record.begun <= now
+  if record.name ~= '' and record.name ~= known and not (repeated and leased) then
+    if leased then
       return reply('wait event', ends - now)
     end
     return reply('unknown', record.posts, record.name)
   end
-  if not recorded and not still_count(record, ARGV[1], slots, counts_from) then
+  if not still_count(record, ARGV[1], slots, counts_from) then
     return reply('not in flight', 0)
   end
 end
@@ -193,7 +197,7 @@ local function put(member, at)
   redis.call('PEXPIRE', KEYS[4], text((HOUR + 2 * longest_pause) / 1000))
 end
 
-if not own[1] or tonumber(own[1]) + window <= now then -- else this call is repeated
+if not own[1] or tonumber(own[1]) + window <= now then -- else this call is repeated, and has its slot
   for _, other in ipairs(expired) do
     redis.call('HDEL', KEYS[6], other)
   end
@@ -208,23 +212,21 @@ if not own[1] or tonumber(own[1]) + window <= now then -- else this call is repe
     queue(wait)
     return reply('wait pace', wait)
   end
-  put(name, now + math.max(0, lease - window))
   redis.call('ZREM', KEYS[4], kept)
   if own_place then
     redis.call('HDEL', KEYS[6], worker)
   end
 end
+put(name, now + math.max(0, lease - window))
 
-if record and not recorded then
+if record then
   move(record, ARGV[1], slots, KEYS[5], counts_from)
-  record.posts, record.begun, record.name = record.posts + 1, now, name
+  record.posts, record.begun, record.name = record.posts + (repeated and 0 or 1), now, name
   redis.call('HSET', KEYS[1], ARGV[1], write_record(record))
   expire(KEYS[1], now + lease, tonumber(ARGV[11]))
 end
 for _, scope in ipairs(probes) do
-  if probing(scope) ~= name then
-    redis.call('HSET', KEYS[3], scope, text(now) .. ' ' .. text(lease) .. ' ' .. name)
-    redis.call('PEXPIRE', KEYS[3], text((longest_pause + MINUTE) / 1000))
-  end
+  redis.call('HSET', KEYS[3], scope, text(now) .. ' ' .. text(lease) .. ' ' .. name)
+  redis.call('PEXPIRE', KEYS[3], text((longest_pause + MINUTE) / 1000))
 end
 return reply('post', record and record.posts or 1)

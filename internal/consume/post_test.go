@@ -56,6 +56,27 @@ func TestLostPermitReplyIsNotAmbiguous(t *testing.T) {
 	s.expectEachPostedOnce(1)
 }
 
+// TestLostPermitReplyAfterTheLease: another worker may know the name of the post by now, so this one takes another
+// name. It made no post, so it searches for none, and nothing is ambiguous.
+func TestLostPermitReplyAfterTheLease(t *testing.T) {
+	s := newFixture(t)
+	var lost atomic.Int64
+	s.started(quick, func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter {
+			return faultyBegin{Limiter: l, after: func(ratelimit.Request) error {
+				if lost.Add(1) > 1 {
+					return nil
+				}
+				time.Sleep(c.lease + time.Second) // more than the lease
+				return errors.New("the answer is lost")
+			}}
+		}
+	})
+	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
+	s.expectLine("e1", line{"outcome": "sent", "ambiguous": nil})
+	s.expectEachPostedOnce(1)
+}
+
 // While the workspace is paused, events are left to replicas that can send, even if this worker has room.
 func TestNothingIsPulledWhileTheGateIsClosed(t *testing.T) {
 	s := newFixture(t)

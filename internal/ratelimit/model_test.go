@@ -355,10 +355,14 @@ func (m *model) admit(by replica, a *admission) {
 	}
 }
 
-// begin records a post that begins at a time by the server's clock, and moves the slots to countsFrom.
+// begin records a post that begins at a time by the server's clock, and moves the slots to countsFrom. A repeated
+// call begins its post anew.
 func (m *model) begin(by replica, request ratelimit.Request, at, countsFrom int64, post string) {
 	a := m.inFlight(request)
-	a.posts, a.begun, a.post, a.poster = a.posts+1, at, post, by.number
+	if a.post != post {
+		a.posts++
+	}
+	a.begun, a.post, a.poster = at, post, by.number
 	m.inFlightEnds = max(m.inFlightEnds, at+aPost.Microseconds()+by.remembers())
 	m.move(by, a, countsFrom)
 }

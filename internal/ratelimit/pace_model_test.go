@@ -89,8 +89,8 @@ func (m *paceModel) begin(now int64, pace ratelimit.Tier, post ratelimit.Post) r
 		if pace.Count > 0 && post.Worker != "" && m.waiting[post.Channel][post.Worker].name == post.Name {
 			delete(m.waiting[post.Channel], post.Worker)
 		}
-		put(m.slots, post.Channel, post.Name, now+max(0, post.Longest.Microseconds()-window))
 	}
+	put(m.slots, post.Channel, post.Name, now+max(0, post.Longest.Microseconds()-window)) // also of a repeated call
 	if probesWorkspace {
 		m.probe("*", now, post)
 	}
@@ -101,9 +101,7 @@ func (m *paceModel) begin(now int64, pace ratelimit.Tier, post ratelimit.Post) r
 }
 
 func (m *paceModel) probe(scope string, now int64, post ratelimit.Post) {
-	if m.probing(scope, now) != post.Name {
-		m.probes[scope] = modelProbe{began: now, ends: now + post.Longest.Microseconds(), name: post.Name}
-	}
+	m.probes[scope] = modelProbe{began: now, ends: now + post.Longest.Microseconds(), name: post.Name}
 }
 
 // pausedFor returns how long a pause holds the post back, and whether the post would be the probe after the

@@ -93,6 +93,73 @@ func TestLostPermitIsGivenAgain(t *testing.T) {
 	})
 }
 
+// TestRepeatedPermitIsRenewed: the first reply was lost, and the post begins with the second one. Lease, slots,
+// pace and probe count from there.
+func TestRepeatedPermitIsRenewed(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		rules := kit.Rules("100/30m", "1/30m", "")
+		rules.Pace = ratelimit.Tier{Count: 1, Window: aPost / 2}
+		one, other := s.limiter(t, rules, day), s.limiter(t, rules, day)
+		e := event("e", "a")
+		one.admits(e)
+		one.refused("p0", time.Second)
+		s.advance(t, aPost) // the pause is over
+		one.posts(1, e, "", "p1")
+		s.advance(t, aPost*3/4)
+		one.posts(1, e, "", "p1")
+		s.advance(t, aPost/2)
+		if permit := other.begin(e, "", "q1"); permit.Status != ratelimit.ChannelPaused {
+			t.Errorf("%+v, expected to wait for the probe", permit)
+		}
+		kit.Check(t, s.Del(t.Context(), "{n}:pauses").Err())
+		if permit := other.begin(event("f", "b"), "", "q1"); permit.Status != ratelimit.NotInFlight {
+			t.Errorf("%+v of an event that is not in flight", permit)
+		}
+		if permit := other.begin(e, "", "q1"); permit.Status != ratelimit.Leased {
+			t.Errorf("%+v, expected to wait for the lease", permit)
+		}
+		digest := ratelimit.Post{Channel: aChannel, Name: "digest", Longest: aPost}
+		if permit := other.ask(digest); permit.Status != ratelimit.Paced {
+			t.Errorf("%+v, expected to wait for the pace", permit)
+		}
+		s.advance(t, 30*time.Minute-aPost) // the slot counts from the second call
+		other.want(ratelimit.Category, event("g", "a"))
+	})
+}
+
+// TestPermitIsNotRenewedAfterItsLease: another worker has waited out the lease and knows the name of the post by
+// now. The worker that repeats its call has to take another name, so only one of them posts.
+func TestPermitIsNotRenewedAfterItsLease(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		one, other := s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day), s.limiter(t, kit.Rules("100/30m", "10/30m", ""), day)
+		e := event("e", "a")
+		one.admits(e)
+		other.admits(e)
+		one.posts(1, e, "", "p1")
+		s.advance(t, aPost+time.Second)
+		other.wantPermit(ratelimit.LastPostUnknown, 1, e, "", "q1")
+		if permit := one.begin(e, "", "p1"); permit.Status != ratelimit.LastPostUnknown || permit.Last != "p1" {
+			t.Errorf("%+v, expected that p1 is not permitted again", permit)
+		}
+		one.posts(2, e, "p1", "p2")
+		if permit := other.begin(e, "p1", "q1"); permit.Status != ratelimit.Leased {
+			t.Errorf("%+v beside p2, expected to wait for its lease", permit)
+		}
+	})
+}
+
+// TestRepeatedPermitNeedsSlots: between the two calls the slot has left its window and is another event's.
+func TestRepeatedPermitNeedsSlots(t *testing.T) {
+	eachLimiter(t, "100/30m", "1/2s", func(t *testing.T, s *store, limiter caller) {
+		e := event("e", "a")
+		limiter.admits(e)
+		limiter.posts(1, e, "", "p1")
+		s.advance(t, 2*time.Second)
+		limiter.admits(event("f", "a"))
+		limiter.wantPermit(ratelimit.NotInFlight, 0, e, "", "p1")
+	})
+}
+
 // Two workers can hold one event, if its consumer was deleted or one of them was frozen for longer than
 // AckWait.
 func TestEventIsLeasedToOneWorker(t *testing.T) {

@@ -306,13 +306,13 @@ func (m *vectorMaker) begin(by replica, request ratelimit.Request, a *admission,
 	if a.post != "" && m.IntN(6) == 0 {
 		s.Post, s.Known = a.post, "" // the reply was lost, and the call is repeated
 	}
-	leased := a.begun + vectorLease - m.clock
+	left := a.begun + vectorLease - m.clock
+	leased := left > 0 && a.begun <= m.clock
+	repeated := a.post == s.Post && leased
 	switch {
-	case a.post == s.Post:
-		s.Permit = vectorPermit{Status: "granted", Posts: a.posts}
-	case a.post != "" && a.post != s.Known && leased > 0 && a.begun <= m.clock:
-		s.Permit = vectorPermit{Status: "leased", Wait: leased}
-	case a.post != "" && a.post != s.Known:
+	case a.post != "" && a.post != s.Known && leased && !repeated:
+		s.Permit = vectorPermit{Status: "leased", Wait: left}
+	case a.post != "" && a.post != s.Known && !repeated:
 		s.Permit = vectorPermit{Status: "last post unknown", Posts: a.posts, LastPost: a.post}
 	case m.moves(by, a) == 0:
 		s.Permit.Status = "not in flight"

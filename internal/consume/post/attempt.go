@@ -178,6 +178,10 @@ func (a *attempt) notPermitted(permit ratelimit.Permit) {
 	case ratelimit.Leased:
 		a.job.Wait(min(permit.Wait, leaseRecheck))
 	case ratelimit.LastPostUnknown: // of a worker that crashed, or lost the event to this one
+		if permit.Last == a.job.NextPost { // a reply was lost, and the post was not made while its lease lasted
+			a.job.LastPost, a.job.NextPost = permit.Last, ""
+			return
+		}
 		a.p.mustSearch, a.job.LastPost, a.job.Result.Ambiguous = true, permit.Last, true
 		a.job.Result.Attempts = max(a.job.Result.Attempts, permit.Posts)
 	default: // NotInFlight: another worker settled it, or its slots have left every window
