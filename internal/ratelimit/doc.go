@@ -27,7 +27,7 @@
 // has a precision, in buckets, with one number for each interval.
 //
 //   - master_replid also changes when a replica attaches to a primary that has had none for an hour, and when a
-//     Cluster moves a slot. Such a change costs a pause of 1.5 s and loses nothing.
+//     Cluster moves a slot. Such a change costs a pause of 1.5 s, more on a distant server, and loses nothing.
 //   - If two workers remember one event because it was redelivered, both restore it. In a log it is charged once.
 //     In buckets it is charged twice if the worker that admitted it second restores first.
 //   - A refund that the new primary has not received is lost, and so is the record of an event that was sent

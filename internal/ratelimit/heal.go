@@ -26,9 +26,10 @@ const (
 	healPatience = 5 * time.Second        // bounds the wait of a call for the healing
 	healRemind   = time.Minute            // interval of repeating a warning
 
-	// A store without a known token stays closed for healQuarantine. Every running worker notices within
-	// that time and starts to restore: it exceeds healLook, an attempt to reach a silent host and a pause
-	// together. Each restoring call adds healMore, until healMax after the loss.
+	// A store without a known token stays closed for healQuarantine, and twice as long in addition as the
+	// worker that names it took to reach it. Every running worker notices within that time and starts to
+	// restore: it exceeds healLook, an attempt to reach a silent host and a pause together. Each restoring call
+	// adds healMore, until healMax after the loss.
 	healQuarantine = 1500 * time.Millisecond
 	healMore       = 500 * time.Millisecond
 	healMax        = 30 * time.Second
@@ -46,6 +47,13 @@ const (
 // nothing, because go-redis unwraps errors of a connection's check.
 var errHealing = errors.New(
 	"redis: this store may have forgotten admissions: workers are restoring those that they remember")
+
+// unseen is the error of a call while a worker cannot look at the store that it would restore.
+type unseen struct{ reason error }
+
+func (u unseen) Error() string { return u.reason.Error() }
+
+func (u unseen) Unwrap() []error { return []error{errHealing, u.reason} }
 
 var (
 	errReplica = errors.New(
@@ -154,6 +162,7 @@ type Healer struct {
 	healed *server       // nil until a store is healed
 	done   chan struct{} // closed while the store is healed
 	off    bool          // healing is impossible, see giveUp
+	failed error         // of the last look. Nil if that succeeded
 	times  int           // healed stores
 	warned time.Time
 }
@@ -198,6 +207,7 @@ func (h *Healer) Run(ctx context.Context) {
 		if err == nil {
 			err = h.look(ctx, client)
 		}
+		h.note(err)
 		pause := healLook
 		if err != nil {
 			h.warn(ctx, err)
@@ -213,6 +223,23 @@ func (h *Healer) Run(ctx context.Context) {
 			leave()
 		}
 	}
+}
+
+// note keeps the result of a look.
+func (h *Healer) note(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failed = err
+}
+
+// why returns the reason of errHealing.
+func (h *Healer) why() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed == nil || errors.Is(h.failed, errAnother) {
+		return errHealing
+	}
+	return unseen{h.failed}
 }
 
 // wake makes Run look at the store at once, and failing calls wait for the result.
@@ -284,9 +311,10 @@ func (h *Healer) wait(ctx context.Context) bool {
 
 // look heals the store unless it is healed already.
 func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
+	looked := time.Now()
 	connection, err := h.connect(ctx, client)
 	if err != nil {
-		return err
+		return cannotLook(err)
 	}
 	defer func() { _ = connection.Close() }()
 	found, err := askServer(ctx, connection)
@@ -295,14 +323,14 @@ func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
 		h.giveUp("the user may not run INFO; see docs/security.md")
 		return nil
 	case err != nil:
-		return err
+		return cannotLook(err)
 	case found.replica:
 		return errReplica
 	case found.generation == "":
 		h.giveUp("the server does not name its generation (master_replid)")
 		return nil
 	}
-	store, err := h.quarantine(ctx, connection, found)
+	store, err := h.quarantine(ctx, connection, found, healQuarantine+2*time.Since(looked))
 	if err != nil {
 		return err
 	}
@@ -317,6 +345,8 @@ func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
 	}
 	return h.heal(ctx, connection, found, store)
 }
+
+func cannotLook(err error) error { return fmt.Errorf("redis: cannot look at the store: %w", err) }
 
 // knows reports whether this worker has healed the store.
 func (h *Healer) knows(found server, token string) bool {
@@ -334,12 +364,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// quarantine identifies the store. A store that may have lost admissions gets a new token and is closed.
-func (h *Healer) quarantine(ctx context.Context, connection *redis.Conn, found server) (quarantined, error) {
-	c := quarantineCall(h.limiter.keys, found.generation, healQuarantine)
+// quarantine identifies the store. A store that may have lost admissions gets a new token and is closed for
+// that long.
+func (h *Healer) quarantine(
+	ctx context.Context, connection *redis.Conn, found server, closed time.Duration,
+) (quarantined, error) {
+	c := quarantineCall(h.limiter.keys, found.generation, closed)
 	store, err := run(ctx, h.limiter, connection, c, decodeQuarantine)
 	if err != nil {
-		return quarantined{}, fmt.Errorf("redis: cannot look at the store: %w", err)
+		return quarantined{}, cannotLook(err)
 	}
 	return store, nil
 }
@@ -421,7 +454,7 @@ func (h *Healer) heal(ctx context.Context, connection *redis.Conn, found server,
 		if err != nil || again != found {
 			return errors.Join(errAnother, err)
 		}
-		now, err := h.quarantine(ctx, connection, found)
+		now, err := h.quarantine(ctx, connection, found, healQuarantine)
 		if err != nil {
 			return err
 		}
@@ -527,7 +560,7 @@ func (l *Limiter) onKnownStore(ctx context.Context, call func() error) error {
 		}
 		h.wake()
 		if attempt == maxHealings || !h.wait(ctx) {
-			return err
+			return h.why()
 		}
 	}
 }

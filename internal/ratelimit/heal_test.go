@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -437,6 +438,49 @@ func TestConnectionToAReplicaIsRefused(t *testing.T) {
 		t.Errorf("%v, expected that no connection is made", err)
 	}
 	kit.Check(t, replica.Client(t).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	m.healedAgain()
+}
+
+// TestDistantStoreIsHealed puts servers with TLS on another continent.
+func TestDistantStoreIsHealed(t *testing.T) {
+	t.Parallel()
+	const roundTrip = 260 * time.Millisecond
+	authority := kit.NewAuthority(t, "ours")
+	primary := redistest.StartTLSServer(t, authority, at("127.0.0.2", "127.0.0.1"))
+	front := redistest.StartProxy(t, primary.Addr)
+	front.Delay(roundTrip)
+	watcher := redistest.StartTLSSentinel(t, authority, at("127.0.0.2", "127.0.0.1"), redistest.TLS{Server: primary.Server, Addr: front.Addr})
+	watcherFront := redistest.StartProxy(t, watcher.Addr)
+	watcherFront.Delay(roundTrip)
+	for name, url := range map[string]string{
+		"one server": "rediss://" + front.Addr,
+		"Sentinel":   "rediss://" + watcherFront.Addr + "?master_name=main",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, guard, err := ratelimit.OpenGuarded(url, &tls.Config{RootCAs: authority.Pool()}, 8)
+			kit.Check(t, err)
+			t.Cleanup(func() { _ = client.Close() })
+			m := newFleet(t, url).startOn(client, guard, kit.Rules("9/1h", "9/1h", ""), day, ratelimit.Healing{})
+			m.healedAgain()
+			m.want(ratelimit.Admitted, event(name, "a"))
+		})
+	}
+}
+
+// TestWaitForAnUnseenStoreNamesTheReason: the worker's connections stay, and the healer can make none.
+func TestWaitForAnUnseenStoreNamesTheReason(t *testing.T) {
+	t.Parallel()
+	s, f := onFleet(t)
+	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
+	m.admits(event("e", "a"))
+	kit.Check(t, s.ConfigSet(t.Context(), "maxclients", "1").Err())
+	kit.Check(t, s.FlushAll(t.Context()).Err())
+	_, err := m.Admit(t.Context(), events(1, "f", "a"))
+	if err == nil || !strings.Contains(err.Error(), "cannot look at the store: ") {
+		t.Errorf("%v, expected the reason why the store is not healed", err)
+	}
+	kit.Check(t, s.ConfigSet(t.Context(), "maxclients", "1000").Err())
 	m.healedAgain()
 }
 

@@ -199,6 +199,7 @@ func (l *Limiter) Ready(ctx context.Context) error {
 	_, err := l.admitOnce(ctx, nil)
 	if h := l.healer.Load(); h != nil && errors.Is(err, errHealing) {
 		h.wake()
+		return h.why()
 	}
 	return err
 }

@@ -18,30 +18,42 @@ import (
 
 // patience sets the timeouts and the concurrency of a client.
 type patience struct {
-	dial, call time.Duration
-	retries    int           // by go-redis, within one call; -1 disables them. Every script may be repeated.
-	calls      int           // concurrent ones. Zero leaves the pool to go-redis and the URL.
-	pool       time.Duration // bounds the wait for a connection, if calls is set
+	connect time.Duration // bounds a TCP connection; a TLS handshake may take twice that
+	call    time.Duration
+	retries int           // by go-redis, within one call; -1 disables them. Every script may be repeated.
+	calls   int           // concurrent ones. Zero leaves the pool to go-redis and the URL.
+	pool    time.Duration // bounds the wait for a connection, if calls is set
 }
 
+// roundTrip bounds a round trip to Redis of a worker: a TCP connection, or a call, as a script takes about a
+// millisecond. Another continent is a quarter of a second away. A healer must notice a new primary within
+// healQuarantine, even while it tries to connect to the old one.
+const roundTrip = 500 * time.Millisecond
+
 // A command waits longer than a worker: if its call fails, the command fails, whereas a worker repeats the
-// event later. A healer must notice a new primary within healQuarantine, even while it tries to connect to
-// the old one.
+// event later.
 var (
-	commandPatience = patience{dial: 2 * time.Second, call: 5 * time.Second, retries: 1}
-	healerPatience  = patience{dial: 500 * time.Millisecond, call: 500 * time.Millisecond, retries: -1}
+	commandPatience = patience{connect: 2 * time.Second, call: 5 * time.Second, retries: 1}
+	healerPatience  = patience{connect: roundTrip, call: roundTrip, retries: -1}
 )
 
-// workerPatience allows half a second for a call, because a script takes about a millisecond and the worker
-// repeats the event later. go-redis sizes pools by the number of processors, although calls wait for the
-// network; the worker gets a connection for each concurrent call. A long wait for a connection does not mean
-// that Redis is down.
+// workerPatience makes room for all calls of a worker. go-redis sizes pools by the number of processors,
+// although calls wait for the network; the worker gets a connection for each concurrent call. A long wait for a
+// connection does not mean that Redis is down.
 func workerPatience(posts int) patience {
 	return patience{
-		dial: 2 * time.Second, call: 500 * time.Millisecond, retries: 1,
+		connect: roundTrip, call: roundTrip, retries: 1,
 		calls: posts + callsBesidePosts, pool: 30 * time.Second,
 	}
 }
+
+// dial bounds the making of a connection to one server.
+func (p patience) dial() time.Duration { return 3 * p.connect }
+
+// dialThroughSentinels bounds the making of a connection that asks a Sentinel for its server. go-redis asks
+// another Sentinel only after the one that it has asked before has failed twice; then it connects to one, makes
+// up to four calls there, and connects to the server. All but the failing takes one round trip a step.
+func (p patience) dialThroughSentinels() time.Duration { return 4*p.connect + 2*p.dial() }
 
 // callsBesidePosts reserves connections for decisions, refunds, counts, mutes, the digest and readiness
 // checks.
@@ -114,12 +126,11 @@ func open(
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dialThroughSentinels(), p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
-		// go-redis asks another Sentinel only if the one that it has asked before fails twice within p.dial.
-		options.Dialer = dialEach(options.TLSConfig, parsed, p.dial/4)
+		options.Dialer = p.dialer(each(options.TLSConfig, parsed))
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewFailoverClient(options), nil
@@ -129,12 +140,12 @@ func open(
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial(), p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
 		options.ClusterStateReloadInterval = clusterLookups
-		options.Dialer = dialEach(options.TLSConfig, parsed, p.dial)
+		options.Dialer = p.dialer(each(options.TLSConfig, parsed))
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClusterClient(options), nil
@@ -144,10 +155,11 @@ func open(
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial, p.call, p.call
+		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dial(), p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
+		options.Dialer = p.dialer(func(string) *tls.Config { return options.TLSConfig })
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
 		return redis.NewClient(options), nil
@@ -182,21 +194,36 @@ func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialEach returns a dialer for the servers of a Cluster, and for Sentinels and the servers that they
-// announce. It gives each connection that long. With TLS, go-redis would verify all servers by the first host
-// of the URL.
-func dialEach(config *tls.Config, parsed *url.URL, timeout time.Duration) dialer {
-	hosts := hostsOf(parsed)
+// dialer returns a dialer that gives the TCP connection and the TLS handshake each their time: a silent host is
+// noticed by the first, and a distant one needs the second. The configuration of a server without TLS is nil.
+func (p patience) dialer(configFor func(addr string) *tls.Config) dialer {
+	dialTCP := redis.NewDialer(&redis.Options{DialTimeout: p.connect})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		server := &redis.Options{DialTimeout: timeout}
-		if config != nil {
-			server.TLSConfig = verifyEach(config, addr, hosts)
+		connection, err := dialTCP(ctx, network, addr)
+		config := configFor(addr)
+		if err != nil || config == nil {
+			return connection, err
 		}
-		connection, err := redis.NewDialer(server)(ctx, network, addr)
-		if err != nil && config != nil { // an error of TLS does not name the server
-			return nil, fmt.Errorf("%s: %w", addr, err)
+		ctx, cancel := context.WithTimeout(ctx, 2*p.connect)
+		defer cancel()
+		secure := tls.Client(connection, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = connection.Close()
+			return nil, fmt.Errorf("%s: %w", addr, err) // an error of TLS does not name the server
 		}
-		return connection, err
+		return secure, nil
+	}
+}
+
+// each returns the TLS configuration of each server of a Cluster, and of Sentinels and the servers that they
+// announce. go-redis would verify all of them by the first host of the URL.
+func each(config *tls.Config, parsed *url.URL) func(addr string) *tls.Config {
+	hosts := hostsOf(parsed)
+	return func(addr string) *tls.Config {
+		if config == nil {
+			return nil
+		}
+		return verifyEach(config, addr, hosts)
 	}
 }
 
