@@ -87,7 +87,11 @@ func (w *Worker) unreachable(ctx context.Context) (reasons []string) {
 		asking.Go(func() { natsErr = w.settings.JetStream.connection().Unreachable(ctx) })
 	}
 	if !w.tracker.Unavailable(availability.Redis) {
-		asking.Go(func() { redisErr = w.settings.Limiter.Ready(ctx) })
+		asking.Go(func() {
+			if redisErr = w.settings.Limiter.Ready(ctx); redisErr == nil {
+				w.decider.CheckStore()
+			}
+		})
 	}
 	asking.Wait()
 	if natsErr != nil {

@@ -1,7 +1,6 @@
 package consume_test
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,17 +31,22 @@ func TestEventsWaitWhileRedisRefuses(t *testing.T) {
 	}
 }
 
-// Events are still decided after the clock jumps back.
-func TestRedisClockSetBackIsLogged(t *testing.T) {
+// Events are still decided after the clock jumps back. Readiness notices it without an event, and its end.
+func TestRedisClockSetBackIsReported(t *testing.T) {
 	s := newFixture(t)
-	s.started()
-	ahead := float64(time.Now().Add(10 * time.Minute).UnixMicro())
-	clock := strconv.FormatInt(int64(ahead), 10)
-	kit.Check(t, s.redis.Client(t).HSet(t.Context(), "{"+namespace+"}:meta", "clock", clock).Err())
+	r := s.started()
+	meta, clock := "{"+namespace+"}:meta", time.Now().Add(20*time.Hour).UnixMicro()
+	kit.Check(t, s.redis.Client(t).HSet(t.Context(), meta, "clock", clock).Err())
+	s.eventually("it is reported", func() bool {
+		ready := r.Ready(t.Context())
+		return len(ready) == 0 && strings.Contains(r.waitsFor("redis_clock"), "behind the newest admission")
+	})
 	s.publishMany("errors", 3)
 	s.settled(3)
 	s.expectEachPostedOnce(3)
 	if lines := s.log.waits("redis_clock"); len(lines) != 1 {
 		t.Errorf("%d lines report that the clock was set back, expected one", len(lines))
 	}
+	kit.Check(t, s.redis.Client(t).HDel(t.Context(), meta, "clock").Err())
+	s.eventually("it is over", func() bool { return len(r.Ready(t.Context())) == 0 && r.waitsFor("redis_clock") == "" })
 }

@@ -43,7 +43,7 @@ func held(s snapshot.Snapshot, dead int) (total int, byCause map[string]int) {
 	everything := false
 	for _, wait := range s.Waits {
 		switch {
-		case wait.Channel != "" || wait.For == availability.Clock.String():
+		case wait.Channel != "" || !slices.Contains(availability.Words(), wait.For):
 			continue
 		case wait.For == availability.DeadLetters.String():
 			byCause[wait.For] = dead

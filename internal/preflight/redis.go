@@ -20,7 +20,8 @@ const seeACL = "give the user the ACL in docs/security.md"
 type redisCheck struct {
 	store settings.Store
 	node  *redis.Client     // the server with the keys. In a Cluster, the master of their slot
-	info  map[string]string // INFO. Empty if the user may not run it
+	info  map[string]string // INFO. Empty if the server refuses it
+	clock error             // see ratelimit.Limiter.StandsStill
 }
 
 func redisGroup(c Config) group {
@@ -29,6 +30,7 @@ func redisGroup(c Config) group {
 		{"redis", r.connect},
 		{"redis/version", func(context.Context) []Row { return versionRow(r.info) }},
 		{"redis/scripts", r.checkScripts},
+		{"redis/clock", r.checkClock},
 		{"redis/eviction", func(context.Context) []Row { return evictionRow(r.info) }},
 		{"redis/durability", r.checkDurability},
 	}
@@ -55,20 +57,23 @@ func (r *redisCheck) connect(ctx context.Context) []Row {
 	if err != nil {
 		return stop("%s", advised(err, connectAdvice(r.store.Redis, err)))
 	}
-	text, err := r.node.Info(ctx).Result()
-	r.info = map[string]string{}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		r.info[name] = value
+	var rows []Row
+	if r.info, err = ratelimit.Info(ctx, r.node); errors.As(err, new(ratelimit.NoInfo)) {
+		rows = one(Warn, "%s", advised(fmt.Sprintf("%v: after a failover or a restart, workers do not restore the "+
+			"admissions that Redis has lost", err), redisAdvice(err)))
 	}
 	options := r.node.Options()
 	certificate := options.TLSConfig != nil && len(options.TLSConfig.Certificates) > 0
+	if options.Password == "" && !certificate {
+		rows = append(rows, one(Warn, "requires no password: anyone in the network can change limits; set it up as in "+
+			"docs/security.md")...)
+	}
+	if _, single := r.store.Redis.(*redis.Client); single && ratelimit.IsClusterNode(r.info) {
+		rows = append(rows, one(Warn, "%s, or it refuses commands once the keys move to another node", ratelimit.OneNode)...)
+	}
 	switch {
-	case options.Password == "" && !certificate:
-		return one(Warn, "requires no password: anyone in the network can change limits; set it up as in "+
-			"docs/security.md")
-	case err != nil && strings.Contains(err.Error(), "NOPERM"):
-		return one(Warn, "the user may not run INFO, so workers notice no failover and no lost data; %s", seeACL)
+	case len(rows) > 0:
+		return rows
 	case options.Addr == failoverAddr:
 		return one(OK, "primary found through Sentinel")
 	}
@@ -131,6 +136,7 @@ func (r *redisCheck) checkScripts(ctx context.Context) []Row {
 	limiter, err := ratelimit.New(r.store.Redis, r.store.Namespace, r.store.Limits, r.store.Dedupe)
 	if err == nil {
 		_, err = limiter.DryRun(ctx, "", 1)
+		r.clock = limiter.StandsStill()
 	}
 	var missing []string
 	if err == nil {
@@ -153,16 +159,21 @@ func (r *redisCheck) checkScripts(ctx context.Context) []Row {
 	return one(OK, "the user may run the scripts, and the server takes writes")
 }
 
-// evictionRow warns if a full server evicts admissions. The volatile policies do, because all keys expire.
+// checkClock fails if no slot becomes free. The decision of checkScripts has found out.
+func (r *redisCheck) checkClock(context.Context) []Row {
+	if r.clock != nil {
+		return one(Fail, "%v", r.clock)
+	}
+	return one(OK, "not behind any admission")
+}
+
+// evictionRow warns if a full server evicts admissions.
 func evictionRow(info map[string]string) []Row {
-	policy, limit := info["maxmemory_policy"], info["maxmemory"]
-	maxMemory, err := strconv.ParseUint(limit, 10, 64)
-	switch {
-	case policy == "" || err != nil:
+	if info["maxmemory_policy"] == "" || info["maxmemory"] == "" {
 		return one(Skip, "unknown; maxmemory-policy has to be noeviction")
-	case policy != "noeviction" && maxMemory > 0:
-		return one(Warn, "maxmemory-policy %s: at %s the server forgets admissions, and more events are sent "+
-			"than the limits allow; set it to noeviction", policy, term.Size(maxMemory))
+	}
+	if err := ratelimit.Eviction(info); err != nil {
+		return one(Warn, "%v", err)
 	}
 	return one(OK, "nothing is evicted")
 }
@@ -212,7 +223,10 @@ func replicas(ctx context.Context, c Config) []Row {
 		strings.Join(slices.Compact(others), ", "), c.Hash)
 }
 
-const unreachable = "check REDIS_URL, and the network"
+const (
+	unreachable = "check REDIS_URL, and the network"
+	manyClients = "if the server has reached its maxclients, which it says to few clients only, raise that; else check REDIS_URL"
+)
 
 // redisAdvice returns the remedy for an error, or "".
 func redisAdvice(err error) string {
@@ -222,16 +236,19 @@ func redisAdvice(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ sign, advice string }{
 		{"NOPERM", seeACL},
+		{"may not run INFO", seeACL},
 		{"can't run this command", seeACL}, // in a script
 		{"WRONGPASS", "check the user and the password in REDIS_URL"},
 		{"NOAUTH", "put the user and the password into REDIS_URL"},
 		{"READONLY", "this is a replica: name the primary in REDIS_URL, or Sentinels with master_name="},
-		{"MOVED", "this is one node of a Cluster: name another one with addr= in REDIS_URL"},
 		{`"INFO {`, "this is a NATS server: REDIS_URL needs the port of Redis"},
 		{"MISCONF", "it cannot write to its disk: see its log"},
 		{"OOM", "it is full: give it more memory, or set smaller limits"},
 		{"DB index is out of range", "name an existing database in REDIS_URL: most servers have 0 to 15"},
 		{"SELECT is not allowed in cluster mode", "name no database in REDIS_URL: a Cluster has only 0"},
+		{"max number of clients", manyClients},
+		{"connection reset", manyClients},
+		{"broken pipe", manyClients},
 		{"EOF", "a server with TLS needs rediss:// in REDIS_URL, one without TLS redis://"},
 		{"timeout", unreachable},
 		{"deadline exceeded", unreachable},

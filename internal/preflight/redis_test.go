@@ -3,7 +3,9 @@ package preflight
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"notifier/internal/ratelimit"
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
@@ -33,6 +35,7 @@ func TestRedisAsItShouldBe(t *testing.T) {
 	want(t, rows, "redis", OK, server.Addr)
 	want(t, rows, "redis/version", OK, "Redis ")
 	want(t, rows, "redis/scripts", OK, "the user may run the scripts, and the server takes writes")
+	want(t, rows, "redis/clock", OK, "not behind any admission")
 	want(t, rows, "redis/eviction", OK, "nothing is evicted")
 	want(t, rows, "redis/durability", OK, "append-only file")
 	for _, state := range []State{Warn, Fail, Skip} {
@@ -67,11 +70,19 @@ func TestFaultsOfRedis(t *testing.T) {
 		"no TLS":       {func(t *testing.T) string { t.Helper(); return strings.Replace(start()(t), "redis:", "rediss:", 1) }, "redis", Fail, "redis://"},
 		"NATS":         {func(t *testing.T) string { t.Helper(); return strings.Replace(startNATS(t), "nats:", "redis:", 1) }, "redis", Fail, "this is a NATS server: REDIS_URL needs the port of Redis"},
 		"wrong user":   {func(t *testing.T) string { t.Helper(); return strings.Replace(as("+@all")(t), "me:", "you:", 1) }, "redis", Fail, "check the user and the password in REDIS_URL"},
-		"no INFO":      {as("~*", "+@all", "-info"), "redis", Warn, "the user may not run INFO"},
+		"no INFO":      {as("~*", "+@all", "-info"), "redis", Warn, "the user may not run INFO: after a failover or a restart, workers do not restore the admissions that Redis has lost; " + seeACL},
+		"INFO renamed": {start("--rename-command", "INFO", ""), "redis", Warn, "the server refuses INFO (ERR unknown command"},
+		"set back": {func(t *testing.T) string {
+			t.Helper()
+			server := redistest.StartProcess(t)
+			ahead := time.Now().Add(20 * time.Hour).UnixMicro()
+			kit.Check(t, server.Client(t).HSet(t.Context(), "{notifier}:meta", "clock", ahead).Err())
+			return server.URL()
+		}, "redis/clock", Fail, "behind the newest admission: no slot becomes free until it catches up. If it is right now, run HDEL {notifier}:meta clock"},
 		"no scripts":   {as("~*", "+time", "+info"), "redis/scripts", Fail, seeACL},
 		"few commands": {as("~*", "+@all", "-zrem", "-hset"), "redis/scripts", Fail, "the user may not run HSET, ZREM on {notifier}:*; " + seeACL},
 		"full":         {start("--maxmemory", "1"), "redis/scripts", Fail, "the server takes no writes: OOM"},
-		"evicts":       {start("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"), "redis/eviction", Warn, "maxmemory-policy volatile-lru: at 64.0 MiB the server forgets admissions"},
+		"evicts":       {start("--maxmemory", "64mb", "--maxmemory-policy", "volatile-lru"), "redis/eviction", Warn, "maxmemory-policy volatile-lru: at 64.0 MiB Redis forgets admissions"},
 		"not durable":  {start("--save", ""), "redis/durability", Warn, "neither append-only file nor snapshots"},
 		"snapshots":    {start("--save", "60 1"), "redis/durability", OK, "snapshots"},
 		"no CONFIG":    {start("--rename-command", "CONFIG", ""), "redis/durability", Skip, "unknown; set appendonly yes"},
@@ -122,7 +133,9 @@ func TestClusterAndSentinel(t *testing.T) {
 	rows := redisRows(t, onRedis(cluster.URL()))
 	wantOnly(t, rows, Fail)
 	want(t, rows, "redis/scripts", OK, "")
-	want(t, redisRows(t, onRedis(owner.URL())), "redis/scripts", OK, "")
+	rows = redisRows(t, onRedis(owner.URL()))
+	want(t, rows, "redis/scripts", OK, "")
+	want(t, rows, "redis", Warn, ratelimit.OneNode)
 	want(t, redisRows(t, onRedis(other.URL())), "redis/scripts", Fail, "this is one node of a Cluster")
 
 	sentinels := redistest.StartSentinels(t, 0)

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -37,6 +38,9 @@ func (h *Healer) Healed(ctx context.Context) bool { return h.wait(ctx) }
 
 // Wake makes the Healer look at the store at once, as a connection to an unhealed store does.
 func (h *Healer) Wake() { h.wake() }
+
+// LookAtSettingsAgain makes the next Run look at the server's settings at once.
+func (h *Healer) LookAtSettingsAgain() { h.settingsSeen = time.Time{} }
 
 // ReadScriptsAgain picks up scripts that a mutant has changed.
 func ReadScriptsAgain() { scripts = newScripts() }

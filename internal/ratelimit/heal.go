@@ -59,7 +59,6 @@ var (
 	errReplica = errors.New(
 		"redis: connected to a Redis replica, which takes no writes; the primary is looked up again")
 	errAnother = errors.New("redis: the store was replaced or emptied while it was healed")
-	errNoInfo  = errors.New("the user may not run INFO")
 )
 
 // Guard checks each new connection of a client, so that a store of another generation decides nothing before
@@ -97,33 +96,12 @@ type server struct {
 }
 
 func askServer(ctx context.Context, connection redis.Cmdable) (server, error) {
-	info, err := readInfo(ctx, connection, "replication")
+	info, err := Info(ctx, connection, "replication")
 	if err != nil || info == nil {
 		return server{}, err
 	}
 	role, found := info["role"]
 	return server{noStore: !found, replica: role == "slave", generation: info["master_replid"]}, nil
-}
-
-// readInfo reads a section of INFO. It returns nil for the embedded store, which lacks the section, and
-// errNoInfo without the permission.
-func readInfo(ctx context.Context, connection redis.Cmdable, section string) (map[string]string, error) {
-	text, err := connection.Info(ctx, section).Result()
-	switch {
-	case err == nil:
-	case strings.Contains(err.Error(), "NOPERM"):
-		return nil, errNoInfo
-	case strings.Contains(err.Error(), "not supported"):
-		return nil, nil
-	default:
-		return nil, err
-	}
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		info[name] = value
-	}
-	return info, nil
 }
 
 // MarkHealed marks a store that the caller has just created as complete. Otherwise the first worker would
@@ -165,6 +143,8 @@ type Healer struct {
 	failed error         // of the last look. Nil if that succeeded
 	times  int           // healed stores
 	warned time.Time
+
+	settingsSeen time.Time // used by Run alone, as is warned
 }
 
 // NewHealer returns a Healer of the store that the Limiter uses through the guard's client. From now on the
@@ -208,6 +188,9 @@ func (h *Healer) Run(ctx context.Context) {
 			err = h.look(ctx, client)
 		}
 		h.note(err)
+		if err == nil && time.Since(h.settingsSeen) >= healRemind {
+			h.lookAtSettings(ctx, client)
+		}
 		pause := healLook
 		if err != nil {
 			h.warn(ctx, err)
@@ -222,6 +205,29 @@ func (h *Healer) Run(ctx context.Context) {
 		case <-h.wakes:
 			leave()
 		}
+	}
+}
+
+// lookAtSettings looks at settings of the server that cost it admissions. It skips what it cannot read.
+func (h *Healer) lookAtSettings(ctx context.Context, client redis.UniversalClient) {
+	connection, err := h.connect(ctx, client)
+	if err != nil {
+		return
+	}
+	defer func() { _ = connection.Close() }()
+	memory, err := Info(ctx, connection, "memory")
+	if err != nil {
+		return
+	}
+	isFirst := h.settingsSeen.IsZero()
+	h.settingsSeen = time.Now()
+	eviction := Eviction(memory)
+	h.limiter.eviction.Store(&eviction)
+	if _, single := client.(*redis.Client); !single || !isFirst {
+		return
+	}
+	if server, err := Info(ctx, connection, "server"); err == nil && IsClusterNode(server) {
+		h.config.Log.Warn(OneNode + ", or it refuses commands once the keys move to another node")
 	}
 }
 
@@ -265,7 +271,7 @@ func (h *Healer) warn(ctx context.Context, err error) {
 func (h *Healer) check(ctx context.Context, connection *redis.Conn) error {
 	found, err := askServer(ctx, connection)
 	switch {
-	case errors.Is(err, errNoInfo):
+	case isNoInfo(err):
 		return nil // Run gives up as well
 	case err != nil:
 		return err
@@ -319,8 +325,8 @@ func (h *Healer) look(ctx context.Context, client redis.UniversalClient) error {
 	defer func() { _ = connection.Close() }()
 	found, err := askServer(ctx, connection)
 	switch {
-	case errors.Is(err, errNoInfo):
-		h.giveUp("the user may not run INFO; see docs/security.md")
+	case isNoInfo(err):
+		h.giveUp(err.Error() + "; see docs/security.md")
 		return nil
 	case err != nil:
 		return cannotLook(err)

@@ -484,19 +484,90 @@ func TestWaitForAnUnseenStoreNamesTheReason(t *testing.T) {
 	m.healedAgain()
 }
 
-// A worker that may not run INFO restores nothing, and logs that once.
+// Without INFO a worker restores nothing, and logs that once.
 func TestWithoutInfoNothingIsPutBack(t *testing.T) {
 	t.Parallel()
-	server := redistest.StartProcess(t)
-	server.SetUser(t, "secret", "blind", "~*", "+@all", "-info")
-	url := strings.Replace(server.URL(), "redis://", "redis://blind:secret@", 1)
-	m := newFleet(t, url).join(kit.Rules("2/1h", "2/1h", ""), day)
-	m.admits(events(2, "e", "a")...)
-	kit.Check(t, server.Client(t).FlushAll(t.Context()).Err())
-	m.admits(events(2, "f", "a")...)
-	if lines := m.log.FilterMessageSnippet("may not run INFO").Len(); lines != 1 {
-		t.Errorf("%d lines, expected one", lines)
+	for name, test := range map[string]struct {
+		arguments []string
+		log       string
+	}{
+		"forbidden": {nil, "may not run INFO"},
+		"renamed":   {[]string{"--rename-command", "INFO", ""}, "refuses INFO (ERR unknown command"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.StartProcess(t, test.arguments...)
+			server.SetUser(t, "secret", "blind", "~*", "+@all", "-info")
+			url := strings.Replace(server.URL(), "redis://", "redis://blind:secret@", 1)
+			m := newFleet(t, url).join(kit.Rules("2/1h", "2/1h", ""), day)
+			m.admits(events(2, "e", "a")...)
+			kit.Check(t, server.Client(t).FlushAll(t.Context()).Err())
+			m.admits(events(2, "f", "a")...)
+			if lines := m.log.FilterMessageSnippet(test.log).Len(); lines != 1 {
+				t.Errorf("%d lines about %q, expected one: %v", lines, test.log, m.log.All())
+			}
+			kit.Check(t, m.Check(t.Context()))
+		})
 	}
+}
+
+// TestErrorThatPassesIsNoLackOfInfo: else the admissions that a starting server has lost would not be restored.
+func TestErrorThatPassesIsNoLackOfInfo(t *testing.T) {
+	t.Parallel()
+	for _, reply := range []string{
+		"LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script.",
+		"MASTERDOWN Link with MASTER is down", "ERR max number of clients reached",
+	} {
+		client := redis.NewClient(&redis.Options{Addr: fake(t, map[string]string{"INFO": "-" + reply + "\r\n"}), MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		info, err := ratelimit.Info(t.Context(), client, "replication")
+		if err == nil || errors.As(err, new(ratelimit.NoInfo)) {
+			t.Errorf("%s: %v, %v; expected the error", reply, info, err)
+		}
+	}
+}
+
+// TestOneNodeOfACluster: the worker decides while the node has the keys, and says what is wrong.
+func TestOneNodeOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, 3)
+	owner, other := cluster.Owner(t, "{n}"), cluster.Other(t, "{n}")
+	m := newFleet(t, owner.URL()).join(kit.Rules("9/1h", "9/1h", ""), day)
+	m.admits(event("e", "a"))
+	kit.Eventually(t, "the log warns", func() bool { return m.log.FilterMessageSnippet(ratelimit.OneNode).Len() == 1 })
+	_, err := limiterAt(t, other.URL()).Admit(t.Context(), events(1, "f", "a"))
+	if err == nil || !strings.Contains(err.Error(), "MOVED ") || !strings.Contains(err.Error(), ratelimit.OneNode) {
+		t.Errorf("%v, expected MOVED with the remedy", err)
+	}
+	pipeline := kit.OpenRedis(t, other.URL()).Pipeline()
+	one := pipeline.HLen(t.Context(), "{n}:meta")
+	_, err = pipeline.Exec(t.Context())
+	for _, err := range []error{err, one.Err()} {
+		if err == nil || !strings.Contains(err.Error(), ratelimit.OneNode) {
+			t.Errorf("%v in a pipeline, expected the remedy", err)
+		}
+	}
+	all := newFleet(t, cluster.URL()).join(kit.Rules("9/1h", "9/1h", ""), day)
+	all.admits(event("g", "a"))
+	if lines := all.log.FilterMessageSnippet(ratelimit.OneNode).Len(); lines > 0 {
+		t.Errorf("%d warnings about a whole Cluster", lines)
+	}
+}
+
+// TestRedisThatEvictsIsReported until its setting is changed.
+func TestRedisThatEvictsIsReported(t *testing.T) {
+	t.Parallel()
+	s, f := onFleet(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
+	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
+	kit.Eventually(t, "it is reported", func() bool {
+		err := m.Evicts()
+		return err != nil && strings.HasPrefix(err.Error(), "maxmemory-policy allkeys-lru: at 64.0 MiB Redis forgets admissions")
+	})
+	kit.Check(t, s.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	m.kill()
+	m.healer.LookAtSettingsAgain()
+	m.run()
+	kit.Eventually(t, "it is no longer reported", func() bool { return m.Evicts() == nil })
 }
 
 // A store that is emptied during its healing is healed again, from the beginning and by all workers.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"notifier/internal/term"
 )
 
 // MaxBatch bounds the requests of one Admit call. Lua can pass only a few thousand values to a Redis command.
@@ -25,7 +27,8 @@ type Limiter struct {
 	dedupe   time.Duration
 	plan     atomic.Pointer[plan] // each call loads it once
 
-	lag atomic.Int64 // see ClockLag
+	lag      atomic.Int64          // see ClockLag
+	eviction atomic.Pointer[error] // see Evicts. Nil before the first look of the Healer.
 
 	replica string // see Healing
 	journal journal
@@ -105,7 +108,6 @@ func (l *Limiter) admitOnce(ctx context.Context, batch []Request) ([]Decision, e
 	if err != nil {
 		return nil, err
 	}
-	l.lag.Store(int64(reply.lag))
 	if !l.remember(c, reply, epoch) {
 		return nil, errHealing // the reply may come from a store that was lost since
 	}
@@ -116,6 +118,9 @@ func (l *Limiter) decide(ctx context.Context, c admitCall) (admitReply, error) {
 	reply, err := run(ctx, l, l.redis, c.call, c.decode)
 	if err != nil && !errors.Is(err, errHealing) {
 		err = fmt.Errorf("redis: cannot decide: %w", err)
+	}
+	if err == nil {
+		l.lag.Store(int64(reply.lag))
 	}
 	return reply, err
 }
@@ -139,6 +144,29 @@ func (l *Limiter) DryRun(ctx context.Context, category string, cost int) (Decisi
 // ClockLag returns how far the clock of Redis was behind the newest admission at the last decision. It is
 // positive only after the clock was set back. Until the clock has caught up, no slot becomes free.
 func (l *Limiter) ClockLag() time.Duration { return time.Duration(l.lag.Load()) }
+
+// grossStep is the smallest step back of Redis's clock that is an error: time synchronization makes smaller
+// ones.
+const grossStep = time.Second
+
+// StandsStill returns an error if no slot becomes free, because the clock of Redis was behind the newest
+// admission at the last decision. It names the command with which an operator sets the slots ahead free.
+func (l *Limiter) StandsStill() error {
+	lag := l.ClockLag()
+	if lag < grossStep {
+		return nil
+	}
+	return fmt.Errorf("the clock of Redis is %s behind the newest admission: no slot becomes free until it catches up. "+
+		"If it is right now, run HDEL %s clock", term.ShortDuration(lag.Round(time.Second)), l.keys.meta())
+}
+
+// Evicts returns an error if Redis forgets admissions when it is full. Only a Healer finds out.
+func (l *Limiter) Evicts() error {
+	if eviction := l.eviction.Load(); eviction != nil {
+		return *eviction
+	}
+	return nil
+}
 
 // Sent records that an event is in Slack. Its id is a duplicate for the dedupe window from then on. Errors
 // are as for Admit; the call may be repeated.
@@ -244,8 +272,8 @@ func forbidden(err error) bool {
 
 // version returns "" if the server does not report its version. The embedded store does not.
 func (l *Limiter) version(ctx context.Context) (string, error) {
-	info, err := readInfo(ctx, l.redis, "server")
-	if errors.Is(err, errNoInfo) {
+	info, err := Info(ctx, l.redis, "server")
+	if isNoInfo(err) {
 		return "", nil
 	}
 	return info["redis_version"], err

@@ -133,7 +133,7 @@ func open(
 		options.Dialer = p.dialer(each(options.TLSConfig, parsed))
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
-		return redis.NewFailoverClient(options), nil
+		return advised(redis.NewFailoverClient(options), false), nil
 	case query.Has("addr"):
 		options, err := redis.ParseClusterURL(rawURL)
 		if err != nil {
@@ -148,7 +148,7 @@ func open(
 		options.Dialer = p.dialer(each(options.TLSConfig, parsed))
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
-		return redis.NewClusterClient(options), nil
+		return advised(redis.NewClusterClient(options), false), nil
 	default:
 		options, err := redis.ParseURL(rawURL)
 		if err != nil {
@@ -162,8 +162,13 @@ func open(
 		options.Dialer = p.dialer(func(string) *tls.Config { return options.TLSConfig })
 		p.sizePool(&options.PoolSize, &options.MaxActiveConns, &options.PoolTimeout)
 		options.OnConnect, options.ConnMaxIdleTime = check, idleTime(check, options.ConnMaxIdleTime)
-		return redis.NewClient(options), nil
+		return advised(redis.NewClient(options), true), nil
 	}
+}
+
+func advised(client redis.UniversalClient, single bool) redis.UniversalClient {
+	client.AddHook(adviser{single})
+	return client
 }
 
 // idleTime renews checked connections soon: while one was idle, its server may have become a replica and a
@@ -200,9 +205,12 @@ func (p patience) dialer(configFor func(addr string) *tls.Config) dialer {
 	dialTCP := redis.NewDialer(&redis.Options{DialTimeout: p.connect})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		connection, err := dialTCP(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
 		config := configFor(addr)
-		if err != nil || config == nil {
-			return connection, err
+		if config == nil {
+			return connection, nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, 2*p.connect)
 		defer cancel()

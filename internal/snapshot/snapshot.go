@@ -76,7 +76,7 @@ func (s Snapshot) At(now time.Time) Snapshot {
 
 // Wait describes one outage.
 type Wait struct {
-	For     string    `json:"for"`               // nats, consumer, redis, slack, credentials, dead_letter, log or redis_clock
+	For     string    `json:"for"`               // nats, consumer, redis, slack, credentials, dead_letter, log, redis_clock or redis_eviction
 	Channel string    `json:"channel,omitempty"` // the Slack channel that takes no posts. Empty if it concerns all
 	Reason  string    `json:"reason"`            // latest error, without secrets
 	Since   time.Time `json:"since"`

@@ -82,6 +82,18 @@ func (f finding) and(other finding) finding {
 }
 
 func (v view) redis() []finding {
+	return append(v.redisOutage(), v.eviction()...)
+}
+
+func (v view) eviction() []finding {
+	o := v.outage("redis_eviction")
+	if o.replicas == 0 {
+		return nil
+	}
+	return []finding{{kind: "redis", state: Warn, since: o.since, message: o.reason}}
+}
+
+func (v view) redisOutage() []finding {
 	o := v.outage("redis")
 	f := finding{kind: "redis", state: Fail, since: o.since, stops: true}
 	switch {
@@ -334,5 +346,5 @@ func (v view) clock() []finding {
 	if o.replicas == 0 {
 		return nil
 	}
-	return []finding{{kind: "clock", state: Warn, since: o.since, message: o.reason}}
+	return []finding{{kind: "clock", state: Fail, since: o.since, message: o.reason}}
 }

@@ -80,6 +80,11 @@ func withheld(why string, none bool) func(*snapshot.Snapshot) {
 	}
 }
 
+// noticing is a ready worker that reports something which stops no event.
+func noticing(what, reason string) report.Replica {
+	return replica("a", func(s *snapshot.Snapshot) { s.Waits = []snapshot.Wait{wait(what, "", reason)} })
+}
+
 func TestConditionsAndSentence(t *testing.T) {
 	ok := replica("b", nil)
 	two := uint64(2)
@@ -344,6 +349,14 @@ func TestConditionsAndSentence(t *testing.T) {
 			"Sending." + usualText,
 			[]string{"dead fail 4m dead letters cannot be stored: no response from stream; " +
 				"12 dead events in the last hour: 10 slack_rejected, 2 malformed"},
+		},
+		{
+			"Redis evicts", all(ok, noticing("redis_eviction", "maxmemory-policy allkeys-lru")),
+			"Sending." + usualText, []string{"redis warn 4m maxmemory-policy allkeys-lru"},
+		},
+		{
+			"Redis's clock was set back", all(ok, noticing("redis_clock", "20h behind")),
+			"Sending. No slot becomes free: the clock of Redis was set back." + usualText, []string{"clock fail 4m 20h behind"},
 		},
 		{
 			"settings differ", all(ok, replica("c", nil), replica("a", func(s *snapshot.Snapshot) { s.Settings.Hash = "91ab0000" })),

@@ -123,11 +123,11 @@ func TestJSONIsTheContract(t *testing.T) {
 	text, err := json.Marshal(got)
 	kit.Check(t, err)
 	kit.WantJSON(t, text, `{
-	"time": "2026-11-20T09:10:38Z", "state": "warn",
-	"summary": "Sending. 23 of 100 global slots are used; errors is full for at least 10m.",
+	"time": "2026-11-20T09:10:38Z", "state": "fail",
+	"summary": "Sending. No slot becomes free: the clock of Redis was set back. 23 of 100 global slots are used; errors is full for at least 10m.",
 	"conditions": [
-		{"type": "dead", "state": "warn", "message": "1 dead event in the last hour: 1 malformed"},
-		{"type": "clock", "state": "warn", "since": "2026-11-20T09:06:38Z", "message": "set back by 3s"}],
+		{"type": "clock", "state": "fail", "since": "2026-11-20T09:06:38Z", "message": "set back by 3s"},
+		{"type": "dead", "state": "warn", "message": "1 dead event in the last hour: 1 malformed"}],
 	"limits": [
 		{"scope": "global", "limit": "100/30m", "used": 23, "max": 100, "at_least": false, "sent_1h": 17, "dropped_1h": 380},
 		{"scope": "category/errors", "limit": "20/30m", "used": 20, "max": 20, "free_at": "2026-11-20T09:20:38Z", "at_least": true,
@@ -144,11 +144,11 @@ func TestJSONIsTheContract(t *testing.T) {
 
 	var out strings.Builder
 	kit.Check(t, got.WriteText(&out, term.Screen{}))
-	want := `Sending. 23 of 100 global slots are used; errors is full for at least 10m.
+	want := `Sending. No slot becomes free: the clock of Redis was set back. 23 of 100 global slots are used; errors is full for at least 10m.
 
 CONDITION   STATE   SINCE   MESSAGE
+clock       fail    4m      set back by 3s
 dead        warn    -       1 dead event in the last hour: 1 malformed
-clock       warn    4m      set back by 3s
 
 LIMIT                    USED     FREE IN        SENT 1H   DROPPED 1H
 global 100/30m           23/100   -              17        380

@@ -42,11 +42,20 @@ func (v view) summary(findings []finding, limits []Limit, reserved int) string {
 		return "Not sending: " + namesOf(stopped) + ": " + stopped[0].message + "." + v.heldText()
 	case len(stopped) > 0:
 		text := "Sending, but not to " + namesOf(stopped) + ": " + stopped[0].message + "."
-		return text + fullness(limits, reserved, v.now)
+		return text + v.slots(limits, reserved)
 	case v.readErr != nil:
 		return cut("Sending. The limits are unknown: "+cause(v.readErr.Error()), maxMessage) + "."
 	}
-	return "Sending." + fullness(limits, reserved, v.now)
+	return "Sending." + v.slots(limits, reserved)
+}
+
+// slots is fullness, after a sentence about a clock that frees none.
+func (v view) slots(limits []Limit, reserved int) string {
+	text := fullness(limits, reserved, v.now)
+	if len(v.clock()) > 0 {
+		text = " No slot becomes free: the clock of Redis was set back." + text
+	}
+	return text
 }
 
 // replyOf returns the reply of Redis that an error wraps, without the full stop that some replies have.

@@ -102,9 +102,8 @@ func (s *Server) launch() error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	return within(startDeadline, func() error {
-		info, err := client.Info(context.Background(), "server").Result()
-		if err == nil &&
-			field(info, "process_id") == strconv.Itoa(s.process.pid) { // and not another one on that port
+		itself, err := s.isItself(client)
+		if err == nil && itself {
 			return client.Ping(context.Background()).Err() // which waits for the append-only file too
 		}
 		if gone := s.process.gone(); gone || err == nil {
@@ -113,6 +112,17 @@ func (s *Server) launch() error {
 		}
 		return fmt.Errorf("redis-server on %s does not answer: %w", s.Addr, err)
 	})
+}
+
+// isItself reports whether a client reaches this server, and not another one on its port. Without INFO its
+// directory tells.
+func (s *Server) isItself(client *redis.Client) (bool, error) {
+	info, err := client.Info(context.Background(), "server").Result()
+	if err != nil && strings.Contains(err.Error(), "unknown command") {
+		settings, err := client.ConfigGet(context.Background(), "dir").Result()
+		return settings["dir"] == s.dir, err
+	}
+	return field(info, "process_id") == strconv.Itoa(s.process.pid), err
 }
 
 // within looks until look finds nothing wrong; a server that has ended is not waited for.

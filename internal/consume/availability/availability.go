@@ -31,12 +31,14 @@ const (
 	DeadLetters                            // the stream of dead letters
 	Log                                    // a log that can be written
 	Clock                                  // a clock of Redis that was not set back; work continues without it
+	Eviction                               // a Redis that evicts nothing; work continues without it
 	numberOfDependencies = iota
 )
 
 var words = [numberOfDependencies]string{
 	NATS: "nats", Consumer: "consumer", Redis: "redis", Slack: "slack",
 	Credentials: "credentials", DeadLetters: "dead_letter", Log: "log", Clock: "redis_clock",
+	Eviction: "redis_eviction",
 }
 
 // String returns the word in logs, metrics, /readyz and "notifier status".
@@ -51,7 +53,7 @@ func Dependencies() []Dependency {
 	return all
 }
 
-// Words returns the words of the dependencies that events wait for: all but Clock.
+// Words returns the words of the dependencies that events wait for: all before Clock.
 func Words() []string { return words[:Clock:Clock] }
 
 // Tracker holds the current outages. It is safe for concurrent use.

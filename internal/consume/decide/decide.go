@@ -3,7 +3,6 @@ package decide
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +21,8 @@ type Limiter interface {
 	Forfeit(ctx context.Context, request ratelimit.Request, known string) (bool, error)
 	InFlight(ctx context.Context, request ratelimit.Request) (record ratelimit.InFlight, found bool, err error)
 	WasSent(ctx context.Context, request ratelimit.Request) (bool, error)
-	ClockLag() time.Duration
+	StandsStill() error
+	Evicts() error
 }
 
 // Mutes holds the categories that operators have muted; see package steering.
@@ -166,7 +166,7 @@ func (d *Decider) Admit(ctx context.Context, jobs []*Job) error {
 	if decidesNew { // a full Redis still replies about events in flight
 		d.Tracker.Recovered(availability.Redis)
 	}
-	d.checkClock()
+	d.CheckStore()
 	now := time.Now()
 	for i, job := range b.jobs {
 		if decisions[i].Verdict == ratelimit.Admitted {
@@ -241,18 +241,16 @@ func (d *Decider) giveUp(ctx context.Context, job *Job, call giveUp) (done bool,
 	return done, err
 }
 
-// grossStep is the largest step back of Redis's clock that stays out of the log: time synchronization makes
-// smaller ones.
-const grossStep = time.Second
-
-// checkClock reports a clock of Redis that was set back.
-func (d *Decider) checkClock() {
-	lag := d.Limiter.ClockLag()
-	if lag < grossStep {
-		d.Tracker.Recovered(availability.Clock)
-		return
+// CheckStore reports what is known since the last reply of Redis: a clock that was set back, and that a full
+// Redis evicts admissions.
+func (d *Decider) CheckStore() {
+	for dependency, err := range map[availability.Dependency]error{
+		availability.Clock: d.Limiter.StandsStill(), availability.Eviction: d.Limiter.Evicts(),
+	} {
+		if err == nil {
+			d.Tracker.Recovered(dependency)
+		} else {
+			d.Tracker.Lost(dependency, err)
+		}
 	}
-	d.Tracker.Lost(availability.Clock, fmt.Errorf(
-		"the clock of Redis was set back by %s or more; windows stand still until it has caught up",
-		lag.Round(time.Millisecond)))
 }
