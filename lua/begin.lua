@@ -69,9 +69,9 @@
 --   In order     A full pace leaves a slot to the oldest post of each worker, until a second after the wait
 --                of that post has ended. So a dead worker delays the others by a second.
 --   Shared       Workers with different paces share the slots. The newest 2,000 slots of an hour are kept.
---   Repeatable   A call repeated with the same name, because its reply was lost, takes nothing twice. All of
---                its obstacles are looked for again but a full pace. If there is none, the post begins now:
---                lease, slots, pace and probe count from the last call.
+--   Repeatable   A call repeated with the same name, because its reply was lost, takes nothing twice. It
+--                checks pauses, lease and slots again, and keeps its slot in the pace. Lease, slots, pace and
+--                probe then count from the repeated call.
 --   Fails whole  All keys are read before the first write, so a key of another type fails the call and
 --                changes nothing.
 

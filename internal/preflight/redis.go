@@ -65,11 +65,12 @@ func (r *redisCheck) connect(ctx context.Context) []Row {
 	options := r.node.Options()
 	certificate := options.TLSConfig != nil && len(options.TLSConfig.Certificates) > 0
 	if options.Password == "" && !certificate {
-		rows = append(rows, one(Warn, "requires no password: anyone in the network can change limits; set it up as in "+
-			"docs/security.md")...)
+		rows = append(rows, one(Warn, "requires no password: anyone in the network can change limits; set it up as "+
+			"in docs/security.md")...)
 	}
 	if _, single := r.store.Redis.(*redis.Client); single && ratelimit.IsClusterNode(r.info) {
-		rows = append(rows, one(Warn, "%s, or it refuses commands once the keys move to another node", ratelimit.OneNode)...)
+		rows = append(rows, one(Warn, "%s, or it refuses commands once the keys move to another node",
+			ratelimit.OneNode)...)
 	}
 	switch {
 	case len(rows) > 0:
@@ -225,7 +226,8 @@ func replicas(ctx context.Context, c Config) []Row {
 
 const (
 	unreachable = "check REDIS_URL, and the network"
-	manyClients = "if the server has reached its maxclients, which it says to few clients only, raise that; else check REDIS_URL"
+	manyClients = "if the server has reached its maxclients, which it tells few clients, raise that; " +
+		"else check REDIS_URL"
 )
 
 // redisAdvice returns the remedy for an error, or "".

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,13 @@ func TestFaultsOfRedis(t *testing.T) {
 		"wrong user":   {func(t *testing.T) string { t.Helper(); return strings.Replace(as("+@all")(t), "me:", "you:", 1) }, "redis", Fail, "check the user and the password in REDIS_URL"},
 		"no INFO":      {as("~*", "+@all", "-info"), "redis", Warn, "the user may not run INFO: after a failover or a restart, workers do not restore the admissions that Redis has lost; " + seeACL},
 		"INFO renamed": {start("--rename-command", "INFO", ""), "redis", Warn, "the server refuses INFO (ERR unknown command"},
+		"a socket": {func(t *testing.T) string {
+			t.Helper()
+			path := filepath.Join(t.TempDir(), "redis.sock")
+			redistest.StartProcess(t, "--unixsocket", path)
+			return "unix://:" + secret + "@" + path
+		}, "redis", OK, "redis.sock"},
+		"no socket": {func(t *testing.T) string { t.Helper(); return "unix:///nowhere/redis.sock" }, "redis", Fail, "no such file or directory"},
 		"set back": {func(t *testing.T) string {
 			t.Helper()
 			server := redistest.StartProcess(t)

@@ -208,7 +208,7 @@ func (h *Healer) Run(ctx context.Context) {
 	}
 }
 
-// lookAtSettings looks at settings of the server that cost it admissions. It skips what it cannot read.
+// lookAtSettings looks for settings by which the server loses admissions. It reports no errors.
 func (h *Healer) lookAtSettings(ctx context.Context, client redis.UniversalClient) {
 	connection, err := h.connect(ctx, client)
 	if err != nil {

@@ -26,8 +26,8 @@ func (n NoInfo) Unwrap() error { return n.reply }
 
 func isNoInfo(err error) bool { return errors.As(err, new(NoInfo)) }
 
-// Info reads sections of INFO. It returns nil for the embedded store, which lacks most, and NoInfo if the server
-// refuses the command: some proxies do, and some providers rename it.
+// Info reads sections of INFO. It returns nil for the embedded store, which lacks most, and NoInfo if the
+// server refuses the command: some proxies do, and some providers rename it.
 func Info(ctx context.Context, client redis.Cmdable, sections ...string) (map[string]string, error) {
 	text, err := client.Info(ctx, sections...).Result()
 	switch {
@@ -47,7 +47,7 @@ func Info(ctx context.Context, client redis.Cmdable, sections ...string) (map[st
 	return info, nil
 }
 
-// passes reports whether a server replies with this error for a while only, or to every command.
+// passes reports whether an error is temporary, or does not concern INFO alone.
 func passes(err error) bool {
 	return redis.IsLoadingError(err) || redis.IsMasterDownError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsMaxClientsError(err) || redis.IsAuthError(err) ||
@@ -62,8 +62,8 @@ func Eviction(info map[string]string) error {
 	if err != nil || bound == 0 || policy == "" || policy == "noeviction" {
 		return nil
 	}
-	return fmt.Errorf("maxmemory-policy %s: at %s Redis forgets admissions, and more events are sent than the limits "+
-		"allow; set it to noeviction", policy, term.Size(bound))
+	return fmt.Errorf("maxmemory-policy %s: at %s Redis forgets admissions, and more events are sent than the "+
+		"limits allow; set it to noeviction", policy, term.Size(bound))
 }
 
 // IsClusterNode reports whether a server is a node of a Cluster.

@@ -156,8 +156,8 @@ func (l *Limiter) StandsStill() error {
 	if lag < grossStep {
 		return nil
 	}
-	return fmt.Errorf("the clock of Redis is %s behind the newest admission: no slot becomes free until it catches up. "+
-		"If it is right now, run HDEL %s clock", term.ShortDuration(lag.Round(time.Second)), l.keys.meta())
+	return fmt.Errorf("the clock of Redis is %s behind the newest admission: no slot becomes free until it catches "+
+		"up. If it is right now, run HDEL %s clock", term.ShortDuration(lag.Round(time.Second)), l.keys.meta())
 }
 
 // Evicts returns an error if Redis forgets admissions when it is full. Only a Healer finds out.

@@ -125,14 +125,18 @@ var goMistakes = map[string][]string{
 		"grouped: «len(c.plan.rules.limitOf(groupScope(origin.origin.category))) > 0¦false»,",
 		"entry: origin.«entry¦origin.category»,",
 	},
+	"internal/ratelimit/info.go": {
+		"\t\treturn nil, «NoInfo{err}¦err»\n",
+		"errors.As(err, new(redis.Error))« && !passes(err)¦»:",
+		"case «a.single && (moved || asked)¦false»:",
+	},
 	"internal/ratelimit/heal.go": {
 		"full «&& r.at != entries[i-1].at ¦»||",
 		"cmp.Compare(«a.at, b¦b.at, a».at)",
 		"token := «noStore¦anyStore»\n",
 		"«\tl.journal.nextEpoch()\n¦»",
 		"if «attempt == maxHealings || !h.wait(ctx)¦true» {",
-		"open(rawURL, tlsConfig, «healerPatience¦workerPatience(1)», nil)",
-		"\t\treturn nil, «errNoInfo¦err»\n",
+		"open(rawURL, tlsConfig, «healerPatience¦commandPatience», nil)",
 		`noStore: !found, replica: role == "slave"«¦ && !found»,`,
 		`generation: «info["master_replid"]¦"one"»}`,
 		"if h := g.healer.Load(); h != nil «¦&& false »{",
@@ -142,5 +146,7 @@ var goMistakes = map[string][]string{
 		"\t\t«return errReplica¦found.replica = true»\n\tcase found.generation",
 		"for left := «healPoll¦time.Duration(0)»; left > 0; {",
 		"if h.config.Restore != nil «¦&& false »{",
+		"\t\t\treturn «h.why()¦err»\n",
+		"\th.limiter.eviction.Store(&«eviction¦err»)\n",
 	},
 }

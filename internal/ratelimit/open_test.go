@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -98,6 +99,26 @@ func TestOpenSetsShortTimeouts(t *testing.T) {
 			t.Errorf("%s of a command (-want +got):\n%s", url, difference)
 		}
 		kit.Check(t, client.Close())
+	}
+}
+
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "redis.sock")
+	s, _ := onFleet(t, "--unixsocket", path)
+	s.server.SetUser(t, "s3cret-word", "me", "~*", "+@all")
+	m := newFleet(t, "unix://me:s3cret-word@"+path).join(kit.Rules("9/1h", "9/1h", ""), day)
+	m.admits(event("e", "a"))
+	if options := kit.OpenRedis(t, "unix://"+path+"?db=3").(*redis.Client).Options(); options.Addr != path || options.DB != 3 {
+		t.Errorf("%+v", options)
+	}
+	for _, url := range []string{"unix://", "unix://host" + path, "unix://" + path + "?master_name=main", "unix://" + path + "?addr=b:1"} {
+		if _, err := ratelimit.Open(url, nil); err == nil {
+			t.Errorf("%s was taken", url)
+		}
+	}
+	if _, err := ratelimit.Open("unix://"+path, &tls.Config{}); err == nil {
+		t.Error("TLS files were taken for a socket")
 	}
 }
 

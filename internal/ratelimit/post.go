@@ -60,10 +60,10 @@ func (r Request) eventMember() string {
 }
 
 // Begin requests permission for a post and records the post before it is made. The event's slots then count
-// from the beginning of the post. If they no longer count, Begin returns NotInFlight. Errors are as for Admit;
-// the post may have been recorded then. A call repeated with the same name takes nothing twice and renews the
-// lease. If the lease has ended by then, it returns LastPostUnknown with this name, and the post needs another
-// name.
+// from the beginning of the post. If they no longer count, Begin returns NotInFlight. A call repeated with the
+// same name takes nothing twice and renews the lease. If the lease has ended by then, Begin returns
+// LastPostUnknown with this name, and the post needs another name. Errors are as for Admit; the post may have
+// been recorded then.
 func (l *Limiter) Begin(ctx context.Context, post Post) (permit Permit, err error) {
 	event := post.Request.eventMember()
 	err = l.onKnownStore(ctx, func() (err error) {

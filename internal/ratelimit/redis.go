@@ -38,8 +38,8 @@ var (
 )
 
 // workerPatience makes room for all calls of a worker. go-redis sizes pools by the number of processors,
-// although calls wait for the network; the worker gets a connection for each concurrent call. A long wait for a
-// connection does not mean that Redis is down.
+// although calls wait for the network; the worker gets a connection for each concurrent call. A long wait for
+// a connection does not mean that Redis is down.
 func workerPatience(posts int) patience {
 	return patience{
 		connect: roundTrip, call: roundTrip, retries: 1,
@@ -50,9 +50,9 @@ func workerPatience(posts int) patience {
 // dial bounds the making of a connection to one server.
 func (p patience) dial() time.Duration { return 3 * p.connect }
 
-// dialThroughSentinels bounds the making of a connection that asks a Sentinel for its server. go-redis asks
-// another Sentinel only after the one that it has asked before has failed twice; then it connects to one, makes
-// up to four calls there, and connects to the server. All but the failing takes one round trip a step.
+// dialThroughSentinels bounds the making of a connection whose server a Sentinel names. If a Sentinel fails,
+// go-redis tries it again before it turns to the others. Then it connects to one, makes up to four calls
+// there, and connects to the server.
 func (p patience) dialThroughSentinels() time.Duration { return 4*p.connect + 2*p.dial() }
 
 // callsBesidePosts reserves connections for decisions, refunds, counts, mutes, the digest and readiness
@@ -87,7 +87,7 @@ func (p patience) sizePool(size, active *int, wait *time.Duration) {
 // ErrInvalidURL is the error for every invalid Redis URL. It quotes no part of the URL, which may contain a
 // password.
 var ErrInvalidURL = errors.New(
-	"expected redis://[user:password@]host:port/db, rediss:// for TLS, " +
+	"expected redis://[user:password@]host:port/db, rediss:// for TLS, unix:///path?db=0 for a socket, " +
 		"addr= parameters for Cluster, or master_name= for Sentinel; " +
 		"then user:password@ is for the Sentinels, and username= and password= are for the server")
 
@@ -111,7 +111,7 @@ func open(
 		}
 	}()
 	parsed, err := url.Parse(rawURL)
-	if err != nil || parsed.Host == "" || !isPort(parsed.Port()) {
+	if err != nil || !namesServer(parsed) {
 		return nil, ErrInvalidURL
 	}
 	if tlsConfig != nil && parsed.Scheme != "rediss" {
@@ -126,7 +126,8 @@ func open(
 			return nil, ErrInvalidURL
 		}
 		options.TLSConfig = mergeTLS(options.TLSConfig, tlsConfig)
-		options.DialTimeout, options.ReadTimeout, options.WriteTimeout = p.dialThroughSentinels(), p.call, p.call
+		options.DialTimeout = p.dialThroughSentinels()
+		options.ReadTimeout, options.WriteTimeout = p.call, p.call
 		options.DialerRetries, options.MaxRetries = dialAttempts, p.retries
 		options.PipelinePoolSize = ownPool
 		options.ContextTimeoutEnabled = true
@@ -180,6 +181,13 @@ func idleTime(check connectionCheck, configured time.Duration) time.Duration {
 	return checkedIdle
 }
 
+func namesServer(parsed *url.URL) bool {
+	if parsed.Scheme == "unix" {
+		return parsed.Host == "" && strings.HasPrefix(parsed.Path, "/")
+	}
+	return parsed.Host != "" && isPort(parsed.Port())
+}
+
 // isPort accepts an empty port, for which go-redis has a default.
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
@@ -199,8 +207,8 @@ func mergeTLS(fromURL, ours *tls.Config) *tls.Config {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns a dialer that gives the TCP connection and the TLS handshake each their time: a silent host is
-// noticed by the first, and a distant one needs the second. The configuration of a server without TLS is nil.
+// dialer returns a dialer with separate timeouts for the TCP connection, where a silent host is noticed, and
+// for the TLS handshake, which takes a distant host longer. The configuration of a server without TLS is nil.
 func (p patience) dialer(configFor func(addr string) *tls.Config) dialer {
 	dialTCP := redis.NewDialer(&redis.Options{DialTimeout: p.connect})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {

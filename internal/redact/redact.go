@@ -58,7 +58,7 @@ const longestWord = 12
 // Redis keeps the servers and the database of a Redis URL. The other parameters can hold passwords.
 func Redis(raw string) string {
 	parsed, err := url.Parse(raw)
-	if err != nil || parsed.Host == "" {
+	if err != nil || parsed.Host == "" && parsed.Scheme != "unix" {
 		return unknown
 	}
 	shown := parsed.Scheme + "://" + parsed.Host + parsed.EscapedPath()

@@ -41,6 +41,7 @@ func TestTheAPIHasItsPathWithoutSecrets(t *testing.T) {
 func TestRedisHasServersAndDatabase(t *testing.T) {
 	for raw, want := range map[string]string{
 		"redis://:secret@one:6379/0":                                  "redis://one:6379/0",
+		"unix://me:secret@/run/redis.sock?db=1":                       "unix:///run/redis.sock",
 		"rediss://me:secret@one?addr=x:secret@two:1&password=secret":  "rediss://one?addr=two:1",
 		"redis://s:26379?master_name=main&sentinel_password=secret#x": "redis://s:26379?master_name=main",
 		"me:secret": "?",

@@ -15,7 +15,7 @@ import (
 
 const (
 	noNATS    = "is not a NATS URL, expected nats://[user:password@]host:port or tls://host:port, several separated by commas"
-	noRedis   = "is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, addr= parameters for Cluster, or master_name= for Sentinel; then user:password@ is for the Sentinels, and username= and password= are for the server"
+	noRedis   = "is not a Redis URL, expected redis://[user:password@]host:port/db, rediss:// for TLS, unix:///path?db=0 for a socket, addr= parameters for Cluster, or master_name= for Sentinel; then user:password@ is for the Sentinels, and username= and password= are for the server"
 	escapes   = "; in a password # / ? @ and % are written %23 %2F %3F %40 and %25"
 	noName    = `, expected a name without white space and . * > / \, of at most 200 bytes`
 	noSubject = ", expected a subject such as notify-dead, without wildcards and white space, of at most 200 bytes"

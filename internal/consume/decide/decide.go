@@ -241,8 +241,7 @@ func (d *Decider) giveUp(ctx context.Context, job *Job, call giveUp) (done bool,
 	return done, err
 }
 
-// CheckStore reports what is known since the last reply of Redis: a clock that was set back, and that a full
-// Redis evicts admissions.
+// CheckStore reports a clock of Redis that was set back, and a Redis that evicts admissions. It makes no call.
 func (d *Decider) CheckStore() {
 	for dependency, err := range map[availability.Dependency]error{
 		availability.Clock: d.Limiter.StandsStill(), availability.Eviction: d.Limiter.Evicts(),
