@@ -113,7 +113,8 @@ func (w *world) Sent(context.Context, ratelimit.Request) error                  
 func (w *world) Refund(context.Context, ratelimit.Request, string) (bool, error)  { return true, nil }
 func (w *world) Forfeit(context.Context, ratelimit.Request, string) (bool, error) { return true, nil }
 func (w *world) WasSent(context.Context, ratelimit.Request) (bool, error)         { return false, nil }
-func (w *world) ClockLag() time.Duration                                          { return 0 }
+func (w *world) StandsStill() error                                               { return nil }
+func (w *world) Evicts() error                                                    { return nil }
 func (w *world) InFlight(context.Context, ratelimit.Request) (r ratelimit.InFlight, found bool, err error) {
 	return r, false, nil
 }
