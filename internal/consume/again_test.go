@@ -202,10 +202,16 @@ func TestSecondRefusalKnowsTheWorkersOwnFailure(t *testing.T) {
 	s.expectNoSlots("e1")
 }
 
-// mutePermits is a limiter whose permits do not reach the worker.
-type mutePermits struct{ consume.Limiter }
+// mutePermits is a limiter whose first permit does not reach the worker. Later calls do not reach Redis.
+type mutePermits struct {
+	consume.Limiter
+	asked *atomic.Bool
+}
 
 func (l mutePermits) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.Permit, error) {
+	if l.asked.Swap(true) {
+		return ratelimit.Permit{}, errors.New("the request is lost")
+	}
 	_, err := l.Limiter.Begin(ctx, post)
 	return ratelimit.Permit{}, cmp.Or(err, errors.New("the reply is lost"))
 }
@@ -214,7 +220,7 @@ func (l mutePermits) Begin(ctx context.Context, post ratelimit.Post) (ratelimit.
 // after that.
 func TestSecondRefusalKnowsThatNoPostWasMade(t *testing.T) {
 	s := newFixture(t)
-	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = mutePermits{l.Limiter}, true }), kept)
+	s.started(crowd(func(l *crowded) { l.Limiter, l.alone = mutePermits{l.Limiter, new(atomic.Bool)}, true }), kept)
 	s.publish("errors", "hello", "Nats-Msg-Id", "e1")
 	s.expectLine("e1", line{"outcome": "dropped", "reason": "category", "ambiguous": nil, "attempts": 1.0})
 	s.expectForgotten("e1")

@@ -74,8 +74,15 @@ func (w *Worker) noRoom() (reasons []string) {
 		term.Count(delayed, "event"), largest.Name)}
 }
 
-// readyTimeout leaves a distant Redis time for a new connection, which takes five round trips.
-const readyTimeout = 900 * time.Millisecond
+const (
+	readyTimeout = 900 * time.Millisecond
+
+	// A ping of Redis goes on after readyTimeout, because a new connection takes eight round trips, with TLS and
+	// to another continent two seconds. The next ping finds it open. Callers share a ping, else they would need
+	// several connections.
+	pingTimeout = 5 * time.Second
+	pingFresh   = 500 * time.Millisecond
+)
 
 // unreachable pings NATS and Redis concurrently, and skips servers that are known to be unavailable.
 func (w *Worker) unreachable(ctx context.Context) (reasons []string) {
@@ -88,7 +95,7 @@ func (w *Worker) unreachable(ctx context.Context) (reasons []string) {
 	}
 	if !w.tracker.Unavailable(availability.Redis) {
 		asking.Go(func() {
-			if redisErr = w.settings.Limiter.Ready(ctx); redisErr == nil {
+			if redisErr = w.redisReady(ctx); redisErr == nil {
 				w.decider.CheckStore()
 			}
 		})
@@ -101,6 +108,21 @@ func (w *Worker) unreachable(ctx context.Context) (reasons []string) {
 		reasons = append(reasons, reasonLine(availability.Redis.String(), redisErr.Error()))
 	}
 	return reasons
+}
+
+// redisReady waits for a ping until ctx is done.
+func (w *Worker) redisReady(ctx context.Context) error {
+	replied := make(chan error, 1)
+	go func() {
+		_, err := w.redis.Get(context.WithoutCancel(ctx))
+		replied <- err
+	}()
+	select {
+	case err := <-replied:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("no reply within %s", readyTimeout)
+	}
 }
 
 // reasonLine begins a reason with the dependency's word, once.

@@ -1,6 +1,7 @@
 package consume_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,34 @@ import (
 	"notifier/test/kit"
 	"notifier/test/redistest"
 )
+
+// distant needs longer for a new connection than a readiness look may take.
+type distant struct {
+	consume.Limiter
+	connected *atomic.Bool
+}
+
+func (d distant) Ready(ctx context.Context) error {
+	if !d.connected.Load() {
+		select {
+		case <-time.After(1500 * time.Millisecond):
+			d.connected.Store(true)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return d.Limiter.Ready(ctx)
+}
+
+// An idle worker becomes ready with a distant Redis, as a ping goes on after the look that began it.
+func TestIdleWorkerWithADistantRedis(t *testing.T) {
+	s := newFixture(t)
+	s.createStream(nil)
+	r := s.start(func(c *setup) {
+		c.limiter = func(l consume.Limiter) consume.Limiter { return distant{l, new(atomic.Bool)} }
+	})
+	r.expectReady()
+}
 
 // newDurableFixture uses a Redis that survives a kill without losing data.
 func newDurableFixture(t *testing.T) *fixture {

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"notifier/internal/cached"
 	"notifier/internal/consume/availability"
 	"notifier/internal/consume/crash"
 	"notifier/internal/consume/decide"
@@ -33,7 +34,8 @@ type Worker struct {
 	sender      *post.Sender
 	letterStore *letters.Store
 	letters     *letters.Box
-	republisher *republisher // nil unless dropped events are republished
+	republisher *republisher            // nil unless dropped events are republished
+	redis       *cached.Value[struct{}] // a ping
 
 	batch    batch          // used by process alone
 	ensuring sync.WaitGroup // ensureLetters
@@ -72,6 +74,9 @@ func New(settings Settings) (*Worker, error) {
 	w.decider = &decide.Decider{
 		Limiter: settings.Limiter, Mutes: settings.Mutes, MaxAge: settings.MaxAge, Tracker: w.tracker,
 	}
+	w.redis = cached.New(pingFresh, pingTimeout, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, settings.Limiter.Ready(ctx)
+	})
 	w.sender = post.New(post.Settings{
 		Decider: w.decider, Limiter: settings.Limiter, Slack: settings.Slack, Letters: w.letters, Settle: w.settle,
 		Concurrency: settings.Concurrency, PostTimeout: settings.PostTimeout, Channels: settings.Channels,

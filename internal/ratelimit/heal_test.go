@@ -473,9 +473,10 @@ func TestWaitForAnUnseenStoreNamesTheReason(t *testing.T) {
 	t.Parallel()
 	s, f := onFleet(t)
 	m := f.join(kit.Rules("9/1h", "9/1h", ""), day)
-	m.admits(event("e", "a"))
+	m.kill()
 	kit.Check(t, s.ConfigSet(t.Context(), "maxclients", "1").Err())
 	kit.Check(t, s.FlushAll(t.Context()).Err())
+	m.run()
 	_, err := m.Admit(t.Context(), events(1, "f", "a"))
 	if err == nil || !strings.Contains(err.Error(), "cannot look at the store: ") {
 		t.Errorf("%v, expected the reason why the store is not healed", err)
