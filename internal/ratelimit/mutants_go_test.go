@@ -128,7 +128,7 @@ var goMistakes = map[string][]string{
 	"internal/ratelimit/info.go": {
 		"\t\treturn nil, «NoInfo{err}¦err»\n",
 		"errors.As(err, new(redis.Error))« && !passes(err)¦»:",
-		"case «a.single && (moved || asked)¦false»:",
+		`policy == ""« || policy == "noeviction"¦» {`,
 	},
 	"internal/ratelimit/heal.go": {
 		"full «&& r.at != entries[i-1].at ¦»||",
@@ -147,6 +147,5 @@ var goMistakes = map[string][]string{
 		"for left := «healPoll¦time.Duration(0)»; left > 0; {",
 		"if h.config.Restore != nil «¦&& false »{",
 		"\t\t\treturn «h.why()¦err»\n",
-		"\th.limiter.eviction.Store(&«eviction¦err»)\n",
 	},
 }
