@@ -169,7 +169,7 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 		"nats consumer edit STREAM CONSUMER --metadata " + NamespaceKey + "=NAME"},
 
 	{Withhold, func(_ Reading, c jetstream.ConsumerConfig) string {
-		if !isPaused(c) {
+		if c.PauseUntil == nil {
 			return ""
 		}
 		return fmt.Sprintf("is paused until %s: no events arrive", c.PauseUntil.UTC().Format(time.RFC3339))
@@ -241,7 +241,11 @@ func (r Reading) StreamFaults() []Fault {
 
 // ConsumerFaults lists the faults of a consumer of the stream.
 func (r Reading) ConsumerFaults(consumer *jetstream.ConsumerInfo) []Fault {
-	return judge(r, "consumer "+consumer.Name, consumer.Config, consumerRules)
+	config := consumer.Config
+	if !consumer.Paused { // the server's clock decides, and this machine's may differ
+		config.PauseUntil = nil
+	}
+	return judge(r, "consumer "+consumer.Name, config, consumerRules)
 }
 
 func judge[T any](r Reading, name string, config T, rules []rule[T]) (faults []Fault) {
@@ -271,10 +275,6 @@ func hasBounds(s jetstream.StreamConfig) bool {
 
 func workQueue(r Reading) bool { return r.Stream.Retention == jetstream.WorkQueuePolicy }
 
-func isPaused(c jetstream.ConsumerConfig) bool {
-	return c.PauseUntil != nil && time.Until(*c.PauseUntil) > 0
-}
-
 // Withheld returns the worst fault by which the consumer delivers none of the events, or not all of them. found
 // is false if it delivers all. An operator can change a consumer while workers read it.
 func (r Reading) Withheld(consumer *jetstream.ConsumerInfo) (worst Fault, none, found bool) {
@@ -285,7 +285,7 @@ func (r Reading) Withheld(consumer *jetstream.ConsumerInfo) (worst Fault, none, 
 	}
 	taken := filters(consumer.Config)
 	overlaps := func(filter string) bool { return event.Overlap(filter, r.Subject) }
-	none = isPaused(consumer.Config) || len(taken) > 0 && !slices.ContainsFunc(taken, overlaps)
+	none = consumer.Paused || len(taken) > 0 && !slices.ContainsFunc(taken, overlaps)
 	return worst, found && none, found
 }
 

@@ -156,7 +156,6 @@ func TestFaults(t *testing.T) {
 			until := time.Date(2096, 11, 28, 9, 30, 0, 0, time.FixedZone("CET", 3600))
 			c.PauseUntil = &until
 		}},
-		{Remark, "", func(_ *stream, c *consumer) { c.PauseUntil = new(time.Time) }},
 		{Risk, "has replay policy original", func(_ *stream, c *consumer) {
 			c.ReplayPolicy = jetstream.ReplayOriginalPolicy
 		}},
@@ -181,7 +180,7 @@ func TestFaults(t *testing.T) {
 		c := consumer{AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1000}
 		test.change(&s, &c)
 		reading := Reading{Subject: "notify.>", Namespace: "notifier", Held: 256, Stream: s}
-		info := &jetstream.ConsumerInfo{Name: "notifier", Config: c}
+		info := &jetstream.ConsumerInfo{Name: "notifier", Config: c, Paused: c.PauseUntil != nil}
 		faults := append(reading.StreamFaults(), reading.ConsumerFaults(info)...)
 		isExpected := func(f Fault) bool {
 			return f.Severity == test.severity && strings.Contains(f.Problem, test.problem)
@@ -203,6 +202,8 @@ func TestWithheldEvents(t *testing.T) {
 		problem  string // if empty, nothing is withheld
 		none     bool
 	}{
+		"pause is over by the server's clock": {jetstream.ConsumerConfig{FilterSubject: "notify.>", PauseUntil: &later}, "", false},
+
 		"all":          {jetstream.ConsumerConfig{FilterSubject: "notify.>", MaxDeliver: 3}, "", false},
 		"no filter":    {jetstream.ConsumerConfig{}, "", false},
 		"some":         {jetstream.ConsumerConfig{FilterSubject: "notify.a"}, "takes notify.a, which is not all", false},
@@ -217,7 +218,8 @@ func TestWithheldEvents(t *testing.T) {
 			reading.Stream.Subjects = reading.Stream.Subjects[:1]
 		}
 		test.consumer.AckPolicy = jetstream.AckExplicitPolicy
-		fault, none, found := reading.Withheld(&jetstream.ConsumerInfo{Name: "notifier", Config: test.consumer})
+		paused := strings.Contains(name, "paused")
+		fault, none, found := reading.Withheld(&jetstream.ConsumerInfo{Name: "notifier", Config: test.consumer, Paused: paused})
 		if found != (test.problem != "") || none != test.none || !strings.Contains(fault.Problem, test.problem) {
 			t.Errorf("%s: %+v (none: %t, found: %t), expected %q", name, fault, none, found, test.problem)
 		}
