@@ -152,6 +152,8 @@ func TestWorkingHalfDoesNotImportTheReportingHalf(t *testing.T) {
 // variables.
 var environmentReaders = []string{
 	"internal/settings/environment.go",
+	"internal/settings/proxy.go",      // HTTPS_PROXY, which is Go's
+	"internal/cause/cause.go",         // SSL_CERT_FILE, likewise
 	"internal/telemetry/tracing.go",   // OTEL_*, which are OpenTelemetry's
 	"internal/term/screen.go",         // TERM and NO_COLOR, which are the terminal's
 	"internal/consume/crash/build.go", // in a build for the tests of crashes

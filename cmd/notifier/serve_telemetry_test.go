@@ -73,7 +73,7 @@ func TestServeReportsWhatWasDropped(t *testing.T) {
 
 // digested returns the number of drops over a category's limit in the digests that the fake Slack has.
 func digested(slack *devstack.Slack, category string) (drops int) {
-	line := regexp.MustCompile(regexp.QuoteMeta(category) + `: (\d+) \(category limit\)`)
+	line := regexp.MustCompile(regexp.QuoteMeta("`"+category+"`") + `: (\d+) \(category limit\)`)
 	for _, message := range slack.Messages() {
 		if found := line.FindStringSubmatch(message.Text); message.Channel == "#digest" && found != nil {
 			count, _ := strconv.Atoi(found[1])

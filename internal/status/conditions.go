@@ -138,10 +138,11 @@ func (v view) consumer() []finding {
 		return f
 	}
 	var all []finding
-	delivers := false // another deployment in this namespace has a stream of its own
+	sends := v.posts() // events that were read before
 	for _, stream := range v.latestStreams() {
 		w := stream.Withheld
-		delivers = delivers || stream.Unread != nil && (w == nil || !w.None)
+		// Another deployment in this namespace has a stream of its own.
+		sends = sends || stream.Unread != nil && (w == nil || !w.None)
 		if w == nil {
 			continue
 		}
@@ -152,9 +153,16 @@ func (v view) consumer() []finding {
 		all = append(all, f)
 	}
 	for i := range all {
-		all[i].stops = all[i].stops && !delivers
+		all[i].stops = all[i].stops && !sends
 	}
 	return all
+}
+
+// posts reports whether a worker makes a post now.
+func (v view) posts() bool {
+	return slices.ContainsFunc(v.running(), func(replica report.Replica) bool {
+		return slices.ContainsFunc(replica.Snapshot.Channels, func(c snapshot.Channel) bool { return c.Posting })
+	})
 }
 
 func (v view) slack() []finding {

@@ -134,6 +134,12 @@ func TestConditionsAndSentence(t *testing.T) {
 		{"the consumer is paused", all(replica("a", withheld("consumer C is paused", true)), ok),
 			"Not sending: consumer C is paused.", []string{"consumer fail - consumer C is paused"}},
 		{
+			"the consumer is paused, and earlier events are posted",
+			all(replica("a", withheld("consumer C is paused", true)),
+				replica("b", hasChannels(snapshot.Channel{Name: "#alerts", Queued: 500, Posting: true}))),
+			"Sending." + usualText, []string{"consumer fail - consumer C is paused"},
+		},
+		{
 			"the consumer of one of two streams is paused",
 			all(replica("a", withheld("consumer C is paused", true)), replica("b", func(s *snapshot.Snapshot) {
 				s.Streams = []snapshot.Stream{{Name: "NOTIFY_B", Seen: now, Unread: &two}}

@@ -56,7 +56,10 @@ func (r reading) flight(id string, t ratelimit.Trace) Flight {
 			}
 		}
 	}
-	everywhere := []string{"nats", "consumer", "redis", "slack", "workers"}
+	everywhere := []string{"nats", "redis", "slack", "workers"}
+	if r.view.outage("consumer").replicas > 0 { // one that withholds new events does not concern this one
+		everywhere = append(everywhere, "consumer")
+	}
 	for _, found := range r.view.findings() {
 		ofAll := slices.Contains(everywhere, found.kind) && found.state == Fail
 		if ofAll || found.ofChannel() && found.channel() == short(channel) {

@@ -37,7 +37,7 @@ func (noReply) Error() string { return "NATS did not respond in time" }
 func (noReply) Unwrap() error { return context.DeadlineExceeded }
 
 // LookUp makes a request that changes nothing, and bounds it as Request does. If there is no reply after a second,
-// LookUp makes the request again: during an election a request is lost, and the next one has its reply at once.
+// LookUp makes the request again: during an election a request is lost, and the reply to a later one is not.
 func LookUp[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	found, err := within(ctx, lostRequest, request)
 	if errors.Is(err, ErrNoReply) {

@@ -182,10 +182,16 @@ func TestNATSProgram(t *testing.T) {
 	shell("admin", "nats consumer pause NOTIFY notifier 1h --force")
 	all.publish(t, "paused", 5)
 	kit.Eventually(t, "the events wait unread", func() bool { return strings.Contains(run(t, w.env, "check"), "5 unread") })
-	run(t, w.env, "status")
+	kit.EventuallyNil(t, func() error { // a worker looks three times a minute
+		if out := run(t, w.env, "status"); !strings.HasPrefix(out, "Not sending: consumer notifier is paused until ") {
+			return fmt.Errorf("status of a paused consumer:\n%s", out)
+		}
+		return nil
+	})
 	run(t, w.env, "status", "paused")
-	if out, err := try(t, w.as("operator"), "why", all.ids[0]); err == nil || !strings.Contains(out, "5 events unread") {
-		t.Errorf("why of an event that no worker has read: %v, expected that 5 events are unread\n%s", err, out)
+	if out, err := try(t, w.as("operator"), "why", all.ids[0]); err == nil || !strings.Contains(out, "5 events unread") ||
+		!strings.Contains(out, "is paused until ") {
+		t.Errorf("why of an event that no worker has read: %v, expected 5 unread events and the pause\n%s", err, out)
 	}
 	if n := w.slack.Accepted(); n != 1 {
 		t.Errorf("Slack has %d messages while the consumer is paused, expected 1", n)

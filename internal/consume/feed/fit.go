@@ -84,7 +84,7 @@ var streamRules = []rule[jetstream.StreamConfig]{
 	}, "set NATS_STREAM to another stream"},
 
 	{Risk, func(r Reading, s jetstream.StreamConfig) string {
-		return partial(r.Subject, s.Subjects, subjectList(s.Subjects))
+		return partial(r.Subject, []string{r.Subject}, s.Subjects, subjectList(s.Subjects))
 	}, "add NATS_SUBJECT to them"},
 	{Risk, func(_ Reading, s jetstream.StreamConfig) string {
 		return when(s.Discard == jetstream.DiscardOld && hasBounds(s),
@@ -175,7 +175,7 @@ var consumerRules = []rule[jetstream.ConsumerConfig]{
 		return fmt.Sprintf("is paused until %s: no events arrive", c.PauseUntil.UTC().Format(time.RFC3339))
 	}, "resume it (nats consumer resume)"},
 	{Withhold, func(r Reading, c jetstream.ConsumerConfig) string {
-		return partial(r.Subject, filters(c), term.List(filters(c)))
+		return partial(r.Subject, r.inStream(), filters(c), term.List(filters(c)))
 	}, "add NATS_SUBJECT to its filters"},
 	{Risk, func(_ Reading, c jetstream.ConsumerConfig) string {
 		return when(c.MaxDeliver > 0,
@@ -325,11 +325,24 @@ func foreignSubjects(r Reading, c jetstream.ConsumerConfig) string {
 	return ""
 }
 
-// partial reports that none of these subjects takes all of wanted. Without subjects nothing is known.
-func partial(wanted string, taken []string, list string) string {
-	covers := func(subject string) bool { return event.Covers(subject, wanted) }
+// inStream returns the subjects of NATS_SUBJECT that the stream takes.
+func (r Reading) inStream() (subjects []string) {
+	if opaque(r.Stream) || len(r.Stream.Subjects) == 0 {
+		return []string{r.Subject}
+	}
+	for _, subject := range r.Stream.Subjects {
+		if common, overlap := event.Common(subject, r.Subject); overlap {
+			subjects = append(subjects, common)
+		}
+	}
+	return subjects
+}
+
+// partial reports that these subjects take a part of wanted, and not all of it. Without subjects nothing is known.
+func partial(wanted string, parts, taken []string, list string) string {
 	overlaps := func(subject string) bool { return event.Overlap(subject, wanted) }
-	if slices.ContainsFunc(taken, covers) || !slices.ContainsFunc(taken, overlaps) {
+	missing := func(part string) bool { return !coveredByAny(taken, part) }
+	if !slices.ContainsFunc(taken, overlaps) || !slices.ContainsFunc(parts, missing) {
 		return ""
 	}
 	return fmt.Sprintf("takes %s, which is not all of NATS_SUBJECT %s: events of other categories do not arrive",

@@ -207,6 +207,8 @@ func TestWithheldEvents(t *testing.T) {
 		"all":          {jetstream.ConsumerConfig{FilterSubject: "notify.>", MaxDeliver: 3}, "", false},
 		"no filter":    {jetstream.ConsumerConfig{}, "", false},
 		"some":         {jetstream.ConsumerConfig{FilterSubject: "notify.a"}, "takes notify.a, which is not all", false},
+		"all together": {jetstream.ConsumerConfig{FilterSubjects: []string{"notify.*", "notify.*.>"}}, "", false},
+		"a gap":        {jetstream.ConsumerConfig{FilterSubjects: []string{"notify.*", "notify.*.*.>"}}, "which is not all", false},
 		"others":       {jetstream.ConsumerConfig{FilterSubject: "audit.>"}, "takes audit.>, which is more than", true},
 		"paused":       {jetstream.ConsumerConfig{FilterSubject: "notify.>", PauseUntil: &later}, "is paused until", true},
 		"some, paused": {jetstream.ConsumerConfig{FilterSubject: "notify.a", PauseUntil: &later}, "is paused until", true},

@@ -3,15 +3,22 @@ package feed
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
+	"notifier/internal/wait"
 	"notifier/test/kit"
+	"notifier/test/natstest"
+	"notifier/test/redistest"
 )
 
 // stuckFixture is a stream with a consumer that limits deliveries.
@@ -246,23 +253,55 @@ func TestLooksOfAMinuteConfirmStuckEvents(t *testing.T) {
 
 // TestNothingIsStuckInAStorm looks repeatedly while events are published and acknowledged and one event is held.
 func TestNothingIsStuckInAStorm(t *testing.T) {
-	s := newStuckFixture(t, jetstream.WorkQueuePolicy,
-		jetstream.ConsumerConfig{MaxDeliver: -1, AckWait: time.Hour, MaxAckPending: 5000})
+	s := newStuckFixture(t, jetstream.WorkQueuePolicy, stormConsumer)
+	s.storm(30, 2)
+}
+
+// TestNothingIsStuckInAReplicatedStorm: each replica acknowledges an event some milliseconds before it deletes it, so
+// no look finds them level.
+func TestNothingIsStuckInAReplicatedStorm(t *testing.T) {
+	t.Parallel()
+	servers := natstest.Cluster(t, 3, func(_ int, options *server.Options) {
+		routes := slices.Clone(options.Routes)
+		for i, route := range routes {
+			link := redistest.StartProxy(t, route.Host)
+			link.Delay(10 * time.Millisecond)
+			if route.Port() == strconv.Itoa(options.Cluster.Port) {
+				options.Cluster.Advertise = link.Addr
+			} else {
+				routes[i] = &url.URL{Scheme: "nats", Host: link.Addr}
+			}
+		}
+		options.Routes = routes
+	})
+	s := &stuckFixture{T: t, js: kit.JetStream(t, servers[0].ClientURL())}
+	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Replicas: 3,
+	})
+	kit.Check(t, err)
+	s.create(stormConsumer)
+	s.storm(6, 1)
+}
+
+var stormConsumer = jetstream.ConsumerConfig{MaxDeliver: -1, AckWait: time.Hour, MaxAckPending: 5000}
+
+// storm publishes some events each 10 ms and acknowledges all but the first one. It expects that none is stuck.
+func (s *stuckFixture) storm(events, readers int) {
+	s.Helper()
 	s.publish(1)
 	s.fetch(1, func(int) bool { return false })
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, stop := context.WithCancel(s.Context())
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
 	running.Go(func() {
-		for ctx.Err() == nil {
-			for range 30 {
+		for wait.For(ctx, 10*time.Millisecond) {
+			for range events {
 				_, _ = s.js.PublishAsync("notify.errors", []byte("storm"), jetstream.WithStallWait(time.Second))
 			}
-			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	for range 2 {
+	for range readers {
 		running.Go(func() {
 			for ctx.Err() == nil {
 				batch, err := s.consumer.Fetch(200, jetstream.FetchMaxWait(100*time.Millisecond))
@@ -275,9 +314,9 @@ func TestNothingIsStuckInAStorm(t *testing.T) {
 			}
 		})
 	}
-	kit.Eventually(t, "there was a storm", func() bool {
+	kit.Eventually(s.T, "there was a storm", func() bool {
 		s.expect("in the storm", 0)
-		info, err := s.consumer.Info(t.Context())
+		info, err := s.consumer.Info(s.Context())
 		return err == nil && info.Delivered.Consumer > 1000
 	})
 }

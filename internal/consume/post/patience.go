@@ -10,7 +10,7 @@ import (
 
 // An event that Slack fails to take while it takes others is poisoned: a front end refuses its content with a
 // page of HTML, or Slack returns internal_error each time. A few failures prove nothing, because in a brown-
-// out most posts fail. So the event is tried for some four minutes, after growing pauses, and is to blame
+// out most posts fail. So the event is tried for four minutes or more, after growing pauses, and is to blame
 // only if posts of other events of its channel came through meanwhile. Of those others the first try counts
 // alone: several poisoned events, which all fail again and again, would make each other look like a brown-
 // out.
