@@ -365,8 +365,8 @@ func writeLetter(out io.Writer, stream string, letter *letters.Letter) error {
 }
 
 // userinfo is the user and password of a URL within a text. A password can have any characters, so it ends at
-// the last "@".
-var userinfo = regexp.MustCompile(`//[^\s"']*@`)
+// the last "@", which is percent-encoded where only the slashes are not, as Python's quote does by default.
+var userinfo = regexp.MustCompile(`//[^\s"']*(@|%(?:25)*40)`)
 
 // shownHeaders returns the publisher's headers without the passwords in URLs, such as a CloudEvent's source.
 func shownHeaders(letter *letters.Letter) map[string][]string {
@@ -374,7 +374,7 @@ func shownHeaders(letter *letters.Letter) map[string][]string {
 	for name, values := range headers {
 		shown := make([]string, len(values))
 		for i, value := range values {
-			shown[i] = userinfo.ReplaceAllString(redact.Encoded(value), "//?@")
+			shown[i] = userinfo.ReplaceAllString(redact.Encoded(value), "//?${1}")
 		}
 		headers[name] = shown
 	}

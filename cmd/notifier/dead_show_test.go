@@ -50,7 +50,7 @@ func TestDeadShowAnyPayload(t *testing.T) {
 			letter := deadLetter("errors", "malformed", "\x1b[2Je\u202e")
 			letter.Header["Ce-Source"] = []string{"https://me:hunter2@example.org/\x1b[2J", "https:%2F%2Fme:hunter2%40example.org", "x://a:hunter2/@?#b@host",
 				"https%3A%2F%2Fme:hunter2%40host", "see=https%3a%2f%2fme%3ahunter2%40host", "https%253A%252F%252Fme%253Ahunter2%2540host",
-				"//me:hunter2@host", `{"url":"https:\/\/me:hunter2@host"}`}
+				"https%3A//me%3Ahunter2%40host", "https://me:hunter2%40host", "//me:hunter2@host", `{"url":"https:\/\/me:hunter2@host"}`}
 			letter.Header["Status"] = []string{"404"}
 			letter.Data = []byte(payload)
 			// A busy machine needs longer than the five seconds of a call without a deadline.

@@ -118,8 +118,12 @@ func Text(text string) string {
 	}
 }
 
+// encodedEnd is the end of a truncated text, from the encoded slashes on.
+var encodedEnd = regexp.MustCompile(`(?i)((?:\\/|%(?:25)*2f){2})[^\s"']*$`)
+
 // Beginning is Text for a truncated text, which may end in a password without its @.
 func Beginning(text string) string {
+	text = encodedEnd.ReplaceAllString(text, "${1}"+hidden)
 	at := strings.LastIndex(text, "//")
 	if at < 0 || strings.ContainsFunc(text[at+len("//"):], endsAuthority) {
 		return Text(text)

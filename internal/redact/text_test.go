@@ -73,3 +73,14 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// The password of a truncated text has lost its @.
+func TestBeginningHasNoEncodedPassword(t *testing.T) {
+	for _, text := range []string{
+		"https%3A%2F%2Fme%3Ahunter2", `{"url":"https:\/\/me:hunter2`, "to=https:%252f%252Fme%253Ahunter2", "https%3A//me%3Ahunter2",
+	} {
+		if shown := redact.Beginning(text); strings.Contains(shown, "hunter2") {
+			t.Errorf("%s: %s", text, shown)
+		}
+	}
+}
