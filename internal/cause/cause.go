@@ -32,7 +32,7 @@ const (
 	UnknownHost      Kind = "unknown host"
 	NoRoute          Kind = "no route"
 	TooManyFiles     Kind = "too many open files"
-	Proxy            Kind = "unreachable proxy"
+	Proxy            Kind = "failing proxy" // it cannot be reached, or makes no connection
 )
 
 // Of returns the kind of a failure.

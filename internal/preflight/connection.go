@@ -53,7 +53,7 @@ func (a address) advice(err error) string {
 func slackConnectionAdvice(kind cause.Kind) string {
 	switch kind {
 	case cause.Proxy:
-		return "start the proxy, or correct HTTPS_PROXY"
+		return "start the proxy, or see its log; or correct HTTPS_PROXY"
 	case cause.Expired:
 		return "correct this machine's clock, or have the proxy that inspects TLS renew its certificate"
 	case cause.OtherName:
@@ -95,7 +95,7 @@ func slackAdvice(err error) string {
 		return "set SLACK_API_URL to the base of Slack's Web API, such as https://slack.com/api/"
 	case "invalid_response":
 		return "this is not Slack: a proxy's page, or another server"
-	case "timeout":
+	case "timeout", "connection_reset", "network_error":
 		return "check the network, and HTTPS_PROXY"
 	case "tls_error":
 		return "check SLACK_API_URL, and the proxy in HTTPS_PROXY"

@@ -59,7 +59,7 @@ func TestSlackAdvice(t *testing.T) {
 		code, advice string
 		cause        cause.Kind
 	}{
-		{"connection_refused", "start the proxy, or correct HTTPS_PROXY", cause.Proxy},
+		{"connection_refused", "start the proxy, or see its log; or correct HTTPS_PROXY", cause.Proxy},
 		{"connection_refused", "check the network", cause.Refused},
 		{"tls_error", "correct this machine's clock", cause.Expired},
 		{"tls_error", "another server answers in place of Slack", cause.OtherName},
@@ -72,6 +72,9 @@ func TestSlackAdvice(t *testing.T) {
 		{"network_error", "raise the limit (ulimit -n)", cause.TooManyFiles},
 		{"dns_error", "check the network", cause.UnknownHost},
 		{"timeout", "check the network, and HTTPS_PROXY", ""},
+		{"connection_reset", "check the network, and HTTPS_PROXY", ""},
+		{"timeout", "start the proxy, or see its log", cause.Proxy},
+		{"connection_reset", "start the proxy, or see its log", cause.Proxy},
 		{"proxy_401", "check its user and password", ""},
 		{"proxy_403", "check its user and password", ""},
 		{"proxy_407", "check its user and password", ""},

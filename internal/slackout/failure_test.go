@@ -183,7 +183,7 @@ func TestDeadProxyIsNamed(t *testing.T) {
 		cause                    cause.Kind
 	}{
 		{"localhost:" + port, "connection_refused", "proxy localhost:" + port + ": connection refused", cause.Proxy},
-		{silent.Addr().String(), "timeout", "proxy " + silent.Addr().String() + ": no connection to Slack", ""},
+		{silent.Addr().String(), "timeout", "proxy " + silent.Addr().String() + ": no connection to Slack", cause.Proxy},
 	} {
 		for _, config := range []Config{
 			{Token: testToken, APIURL: "https://slack.invalid/api/", Channel: "C0", Timeout: 300 * time.Millisecond},

@@ -29,6 +29,7 @@ import (
 
 	"github.com/slack-go/slack"
 
+	"notifier/internal/cause"
 	"notifier/internal/event"
 )
 
@@ -144,15 +145,32 @@ func (p *Poster) attempt(
 	if failure == nil {
 		return answer, nil
 	}
-	silent := failure.Code == "timeout" && failure.Explanation == "" && !x.sent.Load()
-	if proxy := p.Proxy(); silent && proxy != "" {
-		failure.Explanation = "proxy " + proxy + ": no connection to Slack"
-	}
+	p.blameProxy(failure, x)
 	failure.Explanation = p.config.explain(failure.Explanation)
 	if x.err != nil { // distinguishes the end of the caller's context from the timeout above
 		failure.ended = ctx.Err()
 	}
 	return reply{}, failure
+}
+
+// blameProxy names the proxy in a failure without a known cause before the request was sent. The proxy was
+// reached then, and the connection through it was not made: it hangs, has closed, or replied with nonsense. The
+// error of net/http names no proxy there, and that of a SOCKS proxy names Slack.
+func (p *Poster) blameProxy(failure *Error, x *exchange) {
+	proxy := p.Proxy()
+	if proxy == "" || failure.Cause != "" || x.sent.Load() {
+		return
+	}
+	var text string
+	switch failure.Code {
+	case "timeout":
+		text = "no connection to Slack"
+	case "connection_reset", "network_error":
+		text = cause.Text(x.err)
+	default: // the proxy's own status, TLS with Slack, or the end of the caller's context
+		return
+	}
+	failure.Cause, failure.Explanation = cause.Proxy, "proxy "+proxy+": "+text
 }
 
 // postMessage posts with the token. It attaches the event's mark as metadata unless Slack has refused
