@@ -25,7 +25,7 @@ const (
 	Expired          Kind = "expired certificate" // or one that is not valid yet
 	OtherName        Kind = "certificate for another name"
 	UnknownAuthority Kind = "certificate of an unknown authority"
-	NoRoots          Kind = "unreadable authorities" // SSL_CERT_FILE names a file that cannot be used
+	NoRoots          Kind = "unreadable authorities" // of the system: see OfSystemRoots
 	NotTLS           Kind = "server without TLS"
 	HTTP2            Kind = "HTTP/2 alone" // the server speaks it although HTTP/1.1 was agreed
 	Refused          Kind = "connection refused"
@@ -57,9 +57,6 @@ func Of(err error) Kind {
 	case errors.As(err, new(x509.SystemRootsError)):
 		return NoRoots
 	case errors.As(err, new(x509.UnknownAuthorityError)):
-		if UnusableRoots() != nil {
-			return NoRoots
-		}
 		return UnknownAuthority
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
 		return NotTLS
@@ -89,13 +86,21 @@ func Text(err error) string {
 	if errors.As(err, &failed) && failed.Op == proxyConnect {
 		return "proxy" + dialled(failed.Err) + ": " + Text(failed.Err)
 	}
-	text := innermost(err)
-	if errors.As(err, new(x509.UnknownAuthorityError)) {
-		if err := UnusableRoots(); err != nil {
-			text += ", and " + err.Error()
-		}
+	return innermost(err)
+}
+
+// OfSystemRoots returns the kind and the text of a failed connection that trusts the system's authorities. They
+// blame an unusable SSL_CERT_FILE for an unknown authority. A connection with an authority of its own does not
+// use that file.
+func OfSystemRoots(err error) (Kind, string) {
+	kind, text := Of(err), Text(err)
+	if kind != UnknownAuthority {
+		return kind, text
 	}
-	return text
+	if unusable := UnusableRoots(); unusable != nil {
+		return NoRoots, text + ", and " + unusable.Error()
+	}
+	return kind, text
 }
 
 // dialled returns a blank and the address that could not be dialled, or "".

@@ -46,7 +46,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestUnusableRoots: Go ignores a missing SSL_CERT_FILE, so the text of an unknown authority names it.
+// TestUnusableRoots: Go ignores a missing SSL_CERT_FILE, so the text of an unknown authority names it,
+// unless the connection has an authority of its own.
 func TestUnusableRoots(t *testing.T) {
 	unknown := &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
 	const text = "x509: certificate signed by unknown authority"
@@ -73,11 +74,11 @@ func TestUnusableRoots(t *testing.T) {
 		},
 	} {
 		t.Setenv("SSL_CERT_FILE", path)
-		if got := Text(unknown); got != want.text {
-			t.Errorf("%q: %q, expected %q", path, got, want.text)
+		if kind, got := OfSystemRoots(unknown); kind != want.kind || got != want.text {
+			t.Errorf("%q: %q (%q), expected %q (%q)", path, got, kind, want.text, want.kind)
 		}
-		if got := Of(unknown); got != want.kind {
-			t.Errorf("%q: %q, expected %q", path, got, want.kind)
+		if kind, got := Of(unknown), Text(unknown); kind != UnknownAuthority || got != text {
+			t.Errorf("%q: %q (%q) with an authority of its own", path, got, kind)
 		}
 	}
 }

@@ -354,7 +354,8 @@ func classifyNoResponse(x *exchange) *Error {
 	case x.sent.Load():
 		failure.Class = Ambiguous
 	case x.noTLS.Load() && failure.Code != "timeout" && failure.Code != "canceled":
-		failure.Code, failure.Explanation = "tls_error", cause.Text(x.err)
+		failure.Code = "tls_error"
+		failure.Cause, failure.Explanation = cause.OfSystemRoots(x.err)
 	}
 	return failure
 }

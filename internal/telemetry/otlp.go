@@ -34,6 +34,7 @@ type otlpClient struct {
 	headers  http.Header
 	timeout  time.Duration // of an upload with all its attempts
 	gzip     bool
+	ownRoots bool // it trusts the authorities of a variable, and not the system's
 	http     *http.Client
 }
 
@@ -69,6 +70,7 @@ func newOTLPClient(variable func(suffix string) (name, value string)) (*otlpClie
 	if err := errors.Join(append(wrong, err)...); err != nil {
 		return nil, err
 	}
+	c.ownRoots = roots != nil
 	c.http = &http.Client{
 		Transport: http1.NewTransport(roots, certificates...),
 		// A redirect would take the headers, which authenticate, to another server.
@@ -187,7 +189,11 @@ func (c *otlpClient) upload(ctx context.Context, body []byte) error {
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return otlpError(redact.Host(c.endpoint) + ": " + cause.Text(err))
+		text := cause.Text(err)
+		if !c.ownRoots {
+			_, text = cause.OfSystemRoots(err)
+		}
+		return otlpError(redact.Host(c.endpoint) + ": " + text)
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection can be used again

@@ -40,6 +40,22 @@ func newHTTPSClient(t *testing.T, addr, file, timeout string) *otlpClient {
 	return client
 }
 
+// TestAuthoritiesOfTheCollector: an unusable SSL_CERT_FILE is blamed only where it would count.
+func TestAuthoritiesOfTheCollector(t *testing.T) {
+	t.Setenv("SSL_CERT_FILE", "/missing.pem")
+	addr, _, _, _ := startCollector(t, false)
+	_, other, _, _ := startCollector(t, false)
+	for file, blamed := range map[string]bool{"": true, other: false} {
+		err := newHTTPSClient(t, addr, file, "60000").upload(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), "unknown authority") {
+			t.Fatalf("%q: %v, expected an unknown authority", file, err)
+		}
+		if strings.Contains(err.Error(), "SSL_CERT_FILE") != blamed {
+			t.Errorf("%q: %v; blames SSL_CERT_FILE: expected %v", file, err, blamed)
+		}
+	}
+}
+
 // TestSpansAreUploadedByHTTPS: collectors and proxies may offer HTTP/2.
 func TestSpansAreUploadedByHTTPS(t *testing.T) {
 	for name, http1Only := range map[string]bool{"HTTP/2 offered": false, "HTTP/1.1 alone": true} {
