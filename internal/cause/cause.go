@@ -25,12 +25,15 @@ const (
 	Expired          Kind = "expired certificate" // or one that is not valid yet
 	OtherName        Kind = "certificate for another name"
 	UnknownAuthority Kind = "certificate of an unknown authority"
+	BadCertificate   Kind = "certificate with another fault"
 	NoRoots          Kind = "unreadable authorities" // of the system: see OfSystemRoots
 	NotTLS           Kind = "server without TLS"
 	HTTP2            Kind = "HTTP/2 alone" // the server speaks it although HTTP/1.1 was agreed
 	Refused          Kind = "connection refused"
 	UnknownHost      Kind = "unknown host"
 	NoRoute          Kind = "no route"
+	NoSocket         Kind = "no such socket"       // of Unix
+	SocketDenied     Kind = "no right to a socket" // likewise
 	TooManyFiles     Kind = "too many open files"
 	Proxy            Kind = "failing proxy" // it cannot be reached, or makes no connection
 )
@@ -38,9 +41,10 @@ const (
 // Of returns the kind of a failure.
 func Of(err error) Kind {
 	var (
-		invalid x509.CertificateInvalidError
-		dns     *net.DNSError
-		failed  *net.OpError
+		invalid    x509.CertificateInvalidError
+		unverified *tls.CertificateVerificationError
+		dns        *net.DNSError
+		failed     *net.OpError
 	)
 	switch {
 	case errors.As(err, &failed) && failed.Op == proxyConnect:
@@ -58,10 +62,16 @@ func Of(err error) Kind {
 		return NoRoots
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return UnknownAuthority
+	case errors.As(err, &unverified):
+		return BadCertificate
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
 		return NotTLS
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refused
+	case failed != nil && failed.Net == "unix" && errors.Is(err, syscall.ENOENT):
+		return NoSocket
+	case failed != nil && failed.Net == "unix" && errors.Is(err, syscall.EACCES):
+		return SocketDenied
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
 		errors.As(err, &dns) && strings.HasSuffix(dns.Err, syscall.EMFILE.Error()): // which it does not wrap
 		return TooManyFiles
@@ -85,6 +95,9 @@ func Text(err error) string {
 	var failed *net.OpError
 	if errors.As(err, &failed) && failed.Op == proxyConnect {
 		return "proxy" + dialled(failed.Err) + ": " + Text(failed.Err)
+	}
+	if wrong := (x509.HostnameError{}); errors.As(err, &wrong) { // its own text lists the certificate's names
+		return "x509: the certificate is not valid for " + wrong.Host
 	}
 	return innermost(err)
 }

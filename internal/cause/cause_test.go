@@ -33,12 +33,18 @@ func TestText(t *testing.T) {
 		"lookup slack.test: no such host":               dial(&net.DNSError{Err: "no such host", Name: "slack.test", UnwrapErr: errors.New("inner")}),
 		"open /slack.pem: permission denied":            x509.SystemRootsError{Err: &fs.PathError{Op: "open", Path: "/slack.pem", Err: syscall.EACCES}},
 		"x509: certificate signed by unknown authority": &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}},
-		"malformed HTTP response: a frame of HTTP/2":    fmt.Errorf("broken: %w", errors.New(`malformed HTTP response "\x00\x00\x1e"`)),
-		"malformed HTTP response":                       errors.New(`malformed HTTP response "POST /SeCrEt \"and\" more"`),
-		"malformed MIME header line":                    textproto.ProtocolError(`malformed MIME header line: "text=SeCrEt"`),
-		"unknown authority":                             errors.New(`unknown authority (possibly because of "SeCrEt" and "more")`),
-		"the cause":                                     fmt.Errorf("%w: %w", errors.New("a sentinel"), errors.New("the cause")),
-		"joined":                                        errors.Join(errors.New("first"), errors.New("joined")),
+		"x509: the certificate is not valid for slack.com": &tls.CertificateVerificationError{Err: x509.HostnameError{
+			Certificate: &x509.Certificate{DNSNames: []string{"SeCrEt.example"}}, Host: "slack.com",
+		}},
+		"proxy: x509: the certificate is not valid for slack.com": &net.OpError{Op: "proxyconnect", Net: "tcp", Err: x509.HostnameError{
+			Certificate: &x509.Certificate{DNSNames: []string{"SeCrEt.example"}}, Host: "slack.com",
+		}},
+		"malformed HTTP response: a frame of HTTP/2": fmt.Errorf("broken: %w", errors.New(`malformed HTTP response "\x00\x00\x1e"`)),
+		"malformed HTTP response":                    errors.New(`malformed HTTP response "POST /SeCrEt \"and\" more"`),
+		"malformed MIME header line":                 textproto.ProtocolError(`malformed MIME header line: "text=SeCrEt"`),
+		"unknown authority":                          errors.New(`unknown authority (possibly because of "SeCrEt" and "more")`),
+		"the cause":                                  fmt.Errorf("%w: %w", errors.New("a sentinel"), errors.New("the cause")),
+		"joined":                                     errors.Join(errors.New("first"), errors.New("joined")),
 	} {
 		if got := Text(err); got != want {
 			t.Errorf("Text(%v) = %q, expected %q", err, got, want)
@@ -87,6 +93,9 @@ func TestKinds(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", "")
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	proxied := func(err error) error { return &net.OpError{Op: "proxyconnect", Net: "tcp", Err: err} }
+	unix := func(err error) error {
+		return &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", err)}
+	}
 	verify := func(err error) error { return &tls.CertificateVerificationError{Err: err} }
 	expired := verify(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired})
 	unknownHost := dial(&net.DNSError{Err: "no such host", Name: "slack.test", IsNotFound: true})
@@ -98,7 +107,12 @@ func TestKinds(t *testing.T) {
 		{errors.New("another"), ""},
 		{expired, Expired},
 		{&url.Error{Op: "Post", URL: "https://hooks.test/SeCrEt", Err: expired}, Expired},
-		{verify(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.NotAuthorizedToSign}), ""},
+		{verify(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.NotAuthorizedToSign}), BadCertificate},
+		{verify(x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.IncompatibleUsage}), BadCertificate},
+		{verify(x509.UnhandledCriticalExtension{}), BadCertificate},
+		{unix(syscall.ENOENT), NoSocket},
+		{unix(syscall.EACCES), SocketDenied},
+		{&fs.PathError{Op: "open", Path: "/ca.pem", Err: syscall.ENOENT}, ""},
 		{verify(x509.HostnameError{Certificate: &x509.Certificate{}, Host: "slack.test"}), OtherName},
 		{verify(x509.UnknownAuthorityError{}), UnknownAuthority},
 		{x509.SystemRootsError{Err: syscall.EACCES}, NoRoots},

@@ -35,10 +35,16 @@ func (a address) advice(err error) string {
 		return fmt.Sprintf("give the server a certificate for %s, or put a name that it has into %s", wrong.Host, a.url)
 	case cause.UnknownAuthority, cause.NoRoots:
 		return fmt.Sprintf("set %s to the authority that signed the server's certificate, or add it there", a.ca)
+	case cause.BadCertificate:
+		return "the server's certificate is not valid: have its issuer make another"
 	case cause.NotTLS:
 		return fmt.Sprintf("a server without TLS needs %s in %s", a.plain, a.url)
 	case cause.Refused:
 		return fmt.Sprintf("check %s, and whether the server is running", a.url)
+	case cause.NoSocket:
+		return fmt.Sprintf("check the path in %s, and whether the server is running", a.url)
+	case cause.SocketDenied:
+		return fmt.Sprintf("check the permissions of the socket in %s and of its folders", a.url)
 	case cause.UnknownHost:
 		return fmt.Sprintf("check %s, and the network's DNS", a.url)
 	case cause.NoRoute:

@@ -1,11 +1,15 @@
 package preflight
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"notifier/internal/cause"
@@ -49,6 +53,34 @@ func TestFailedConnections(t *testing.T) {
 			})
 			want(t, redis, "redis", Fail, strings.ReplaceAll(test.text, "NEIGHBOUR", "REDIS"))
 		})
+	}
+}
+
+// TestRareFailures have advice, too.
+func TestRareFailures(t *testing.T) {
+	t.Parallel()
+	certificate := func(reason x509.InvalidReason) error {
+		return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: reason}}
+	}
+	const another = "the server's certificate is not valid: have its issuer make another"
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{certificate(x509.IncompatibleUsage), another},
+		{certificate(x509.CANotAuthorizedForThisName), another},
+		{certificate(x509.NotAuthorizedToSign), another},
+		{
+			&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)},
+			"check the permissions of the socket in REDIS_URL and of its folders",
+		},
+	} {
+		if got := redisAdvice(fmt.Errorf("wrapped: %w", test.err)); got != test.want {
+			t.Errorf("%v: %q, expected %q", test.err, got, test.want)
+		}
+	}
+	if got := natsAdvice(certificate(x509.IncompatibleUsage)); got != another {
+		t.Errorf("NATS: %q, expected %q", got, another)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestCauseIsNamed(t *testing.T) {
 			cause.UnknownAuthority, other, nil,
 		},
 		"another name": {
-			"https://" + named, "tls_error", "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs",
+			"https://" + named, "tls_error", "x509: the certificate is not valid for 127.0.0.1",
 			Retry, cause.OtherName, other, nil,
 		},
 		"expired": {
