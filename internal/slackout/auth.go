@@ -27,7 +27,7 @@ func (p *Poster) CheckAuth(ctx context.Context) (Identity, error) {
 		answer, failure := classifyAPI(x)
 		switch {
 		case failure == nil && !who.read(x):
-			failure = &Error{Class: Retry, Code: "invalid_response"}
+			failure = &Error{Class: Retry, Code: notSlack}
 		case failure != nil && failure.Class == Ambiguous: // nothing was to be posted
 			failure.Class = Retry
 		}

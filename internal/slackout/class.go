@@ -230,7 +230,7 @@ func classifyAPI(x *exchange) (reply, *Error) {
 	}
 	switch {
 	case x.err != nil:
-		return reply{}, unreadable(x.err)
+		return reply{}, unreadable(x)
 	case !readable || r.OK == nil: // such as a proxy's page: whether Slack got the request is unknown
 		return reply{}, foreign(x)
 	case *r.OK:
@@ -261,7 +261,7 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 		_, known := codes[code]
 		switch {
 		case x.err != nil:
-			return reply{}, unreadable(x.err)
+			return reply{}, unreadable(x)
 		case text == "ok":
 			return reply{OK: new(true)}, nil
 		case known:
@@ -281,13 +281,13 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 }
 
 // unreadable classifies a 2xx response that could not be read to its end: it was cut off halfway, or is longer
-// than any of Slack's. Something has processed the request, so the message may be posted. The
-// part that was read is ignored: the beginning of a response is not Slack's, even if it says ok.
-func unreadable(err error) *Error {
-	if errors.Is(err, errReplyTooLong) {
-		return &Error{Class: Ambiguous, Code: "invalid_response", Explanation: errReplyTooLong.Error()}
+// than any of Slack's. Something has processed the request, so the message may be posted. The part that was read
+// is ignored: the beginning of a response is not Slack's, even if it says ok.
+func unreadable(x *exchange) *Error {
+	if errors.Is(x.err, errReplyTooLong) {
+		return foreign(x)
 	}
-	return networkError(Ambiguous, err)
+	return networkError(Ambiguous, x.err)
 }
 
 // classifyStatus classifies a response that is not 2xx. A code in the table is more specific than the status.

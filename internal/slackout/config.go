@@ -94,7 +94,7 @@ func (c Config) ForeignHost() string {
 	if err != nil {
 		return ""
 	}
-	switch host := u.Hostname(); host {
+	switch host := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."); host {
 	case "hooks.slack.com", "hooks.slack-gov.com":
 		return ""
 	default:

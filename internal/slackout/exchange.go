@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 
 	"notifier/internal/http1"
-	"notifier/internal/term"
 )
 
 // maxReply bounds how much of a response is read, in bytes. Slack echoes the message, so a response has at
@@ -24,7 +23,7 @@ const maxReply = 4 << 20
 var byteOrderMark = []byte("\ufeff")
 
 var (
-	errReplyTooLong = fmt.Errorf("the response is longer than %s", term.Size(maxReply))
+	errReplyTooLong = errors.New("the response is longer than maxReply")
 	errFailed       = errors.New("the request failed") // all that slack-go gets: the real error holds the URL
 )
 

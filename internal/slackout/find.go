@@ -113,7 +113,7 @@ func (p *Poster) page(ctx context.Context, channel, thread, oldest, cursor strin
 	classify := func(x *exchange) (reply, *Error) {
 		r, failure := classifyAPI(x)
 		if failure == nil && json.Unmarshal(x.body, &found) != nil {
-			failure = &Error{Class: Retry, Code: "invalid_response"}
+			failure = &Error{Class: Retry, Code: notSlack}
 		}
 		return r, failure
 	}
@@ -150,7 +150,7 @@ func (p *Poster) findError(err error, channel string, pages, seen int) error {
 	case failure.Class == Credentials && m.method:
 		p.learned.rememberRefusal(channel, failure.Code) // the token stays the same, so would the refusal
 		return noHistory(failure.Code)
-	case failure.Class == Rejected, failure.Code == "invalid_response",
+	case failure.Class == Rejected, failure.Code == notSlack,
 		strings.HasPrefix(failure.Code, "http_3"), strings.HasPrefix(failure.Code, "http_4"):
 		// Slack refuses this channel, or a proxy does not know the method. If the proxy blocks posts as well, the
 		// post will fail with the cause.

@@ -3,6 +3,7 @@ package slackout
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -20,9 +21,13 @@ func (e *Error) NotSlack() bool { return e.Class == Ambiguous && e.Code == notSl
 // foreign classifies a 2xx response that is not Slack's. The explanation quotes nothing of it, because it
 // could echo the event or the webhook's URL.
 func foreign(x *exchange) *Error {
+	kind := bodyKind(x.body)
+	if errors.Is(x.err, errReplyTooLong) {
+		kind = "more than " + term.Size(maxReply)
+	}
 	return &Error{
 		Class: Ambiguous, Code: notSlack,
-		Explanation: fmt.Sprintf("%s replied %d with %s", x.host, x.status, bodyKind(x.body)),
+		Explanation: fmt.Sprintf("%s replied %d with %s", x.host, x.status, kind),
 	}
 }
 

@@ -38,7 +38,7 @@ func TestReplyBeyondItsBound(t *testing.T) {
 				s.Respond(devstack.Next(devstack.Response{Body: body, Accept: true}))
 				_, err := p.Post(t.Context(), hello())
 				wantError(t, err, Error{Class: Ambiguous, Code: "invalid_response"})
-				const want = "slack: ambiguous: invalid_response: the response is longer than 4.0 MiB"
+				const want = "slack: ambiguous: invalid_response: 127.0.0.1 replied 200 with more than 4.0 MiB"
 				if err == nil || err.Error() != want {
 					t.Errorf("%s: %v, want %s", name, err, want)
 				}
