@@ -41,7 +41,7 @@ func TestProxies(t *testing.T) {
 				t.Errorf("%s=%s is taken", name, invalid)
 				continue
 			}
-			if !strings.HasPrefix(err.Error(), name+": is not the URL of a proxy") || strings.Contains(err.Error(), "\n") {
+			if !strings.HasPrefix(err.Error(), name+": is not the URL of a proxy that notifier can use;") || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s=%s: %v", name, invalid, err)
 			}
 			if strings.Contains(err.Error(), password) {
