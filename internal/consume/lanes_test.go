@@ -168,7 +168,7 @@ func TestExpiredWhileWaitingIsRefunded(t *testing.T) {
 	s.expectNothingLeft()
 }
 
-// The event may be in Slack, so its slot stays in use.
+// The event may be in Slack, so its slot stays in use. It is no longer in flight, and another event may have its id.
 func TestExpiredAfterAPostKeepsItsSlot(t *testing.T) {
 	s := newFixture(t)
 	s.started(webhook, func(c *setup) { c.maxAge = 2 * time.Second })
@@ -176,4 +176,10 @@ func TestExpiredAfterAPostKeepsItsSlot(t *testing.T) {
 	s.publish("errors", "perhaps", "Nats-Msg-Id", "perhaps")
 	s.expectLine("perhaps", line{"reason": "expired", "ambiguous": true})
 	s.expectCharged(1)
+	s.expectForgotten("perhaps")
+	s.slack.Respond(nil)
+	s.publish("errors", "perhaps", "Notifier-Event-Id", "perhaps", "Nats-Msg-Id", "again")
+	if again := s.settled(2)[1]; again["event_id"] != "perhaps" || again["outcome"] != "sent" {
+		t.Errorf("line %v, expected that the new event is sent", again)
+	}
 }

@@ -96,9 +96,9 @@ func (d *Decider) muteCharged(ctx context.Context, jobs []*Job) error {
 // minutes at a distant Redis.
 const maxReleases = 16
 
-// Age drops events older than MaxAge. An event that was admitted here gives its slots back first. If it may be in
-// Slack, it keeps them, and is dropped all the same: unlike a mute, its age is a reason not to post it again. A
-// redelivered event may hold slots of an earlier worker, so Admit runs first; Age drops and refunds it at its
+// Age drops events older than MaxAge. An event that was admitted here leaves the events in flight first, and gives
+// its slots back unless it may be in Slack. As with a mute, it goes on if a post of it may be under way elsewhere.
+// A redelivered event may hold slots of an earlier worker, so Admit runs first; Age drops and refunds it at its
 // turn.
 func (d *Decider) Age(ctx context.Context, jobs []*Job) error {
 	if d.MaxAge <= 0 {
@@ -111,7 +111,7 @@ func (d *Decider) Age(ctx context.Context, jobs []*Job) error {
 		if age <= d.MaxAge || redelivered || job.Verdict.Next != GoOn {
 			continue
 		}
-		if !job.Admitted.IsZero() && !job.Result.Ambiguous {
+		if !job.Admitted.IsZero() {
 			released, err := d.release(ctx, job)
 			if err != nil {
 				return err
