@@ -102,9 +102,9 @@ func Text(err error) string {
 	return innermost(err)
 }
 
-// OfSystemRoots returns the kind and the text of a failed connection that trusts the system's authorities. They
-// blame an unusable SSL_CERT_FILE for an unknown authority. A connection with an authority of its own does not
-// use that file.
+// OfSystemRoots returns the kind and the text of a failed connection that trusts the system's authorities.
+// They blame an unusable SSL_CERT_FILE for an unknown authority. A connection with an authority of its own
+// does not use that file.
 func OfSystemRoots(err error) (Kind, string) {
 	kind, text := Of(err), Text(err)
 	if kind != UnknownAuthority {

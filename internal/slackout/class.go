@@ -280,9 +280,9 @@ func classifyWebhook(x *exchange) (reply, *Error) {
 	return reply{}, classifyStatus(x, code)
 }
 
-// unreadable classifies a 2xx response that could not be read to its end: it was cut off halfway, or is longer
-// than any of Slack's. Something has processed the request, so the message may be posted. The part that was read
-// is ignored: the beginning of a response is not Slack's, even if it says ok.
+// unreadable classifies a 2xx response that could not be read to its end: it was cut off halfway, or is
+// longer than any of Slack's. Something has processed the request, so the message may be posted. The part
+// that was read is ignored: the beginning of a response is not Slack's, even if it says ok.
 func unreadable(x *exchange) *Error {
 	if errors.Is(x.err, errReplyTooLong) {
 		return foreign(x)

@@ -154,8 +154,8 @@ func (p *Poster) attempt(
 }
 
 // blameProxy names the proxy in a failure without a known cause before the request was sent. The proxy was
-// reached then, and the connection through it was not made: it hangs, has closed, or replied with nonsense. The
-// error of net/http names no proxy there, and that of a SOCKS proxy names Slack.
+// reached then, and the connection through it was not made: it hangs, has closed, or replied with nonsense.
+// The error of net/http names no proxy there, and that of a SOCKS proxy names Slack.
 func (p *Poster) blameProxy(failure *Error, x *exchange) {
 	proxy := p.Proxy()
 	if proxy == "" || failure.Cause != "" || x.sent.Load() {

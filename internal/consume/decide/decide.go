@@ -96,10 +96,10 @@ func (d *Decider) muteCharged(ctx context.Context, jobs []*Job) error {
 // minutes at a distant Redis.
 const maxReleases = 16
 
-// Age drops events older than MaxAge. An event that was admitted here leaves the events in flight first, and gives
-// its slots back unless it may be in Slack. As with a mute, it goes on if a post of it may be under way elsewhere.
-// A redelivered event may hold slots of an earlier worker, so Admit runs first; Age drops and refunds it at its
-// turn.
+// Age drops events older than MaxAge. An event that was admitted here leaves the events in flight first, and
+// gives its slots back unless it may be in Slack. As with a mute, it goes on if a post of it may be under
+// way elsewhere. A redelivered event may hold slots of an earlier worker, so Admit runs first; Age drops and
+// refunds it at its turn.
 func (d *Decider) Age(ctx context.Context, jobs []*Job) error {
 	if d.MaxAge <= 0 {
 		return nil
