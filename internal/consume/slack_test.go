@@ -2,8 +2,11 @@ package consume_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"notifier/internal/devstack"
 	"notifier/test/kit"
@@ -187,6 +190,33 @@ func TestForeignWebhookIsNotFloodedWithCopies(t *testing.T) {
 	s.slack.Respond(nil)
 	s.expectOutcomes(map[string]int{"sent": 10}, s.settled(10))
 	r.expectReady()
+}
+
+// A proxy that blocks a single event stops posting for a time. The next probe is one of the events that were
+// published meanwhile, and its success ends the stop.
+func TestOneBlockedEventDoesNotBlockLaterOnes(t *testing.T) {
+	s := newFixture(t)
+	s.createConsumer(func(config *jetstream.ConsumerConfig) { config.MaxRequestExpires = time.Second })
+	s.started()
+	var blocked atomic.Int64
+	s.slack.Respond(func(r devstack.Request) *devstack.Response {
+		if !r.IsPost() || !strings.Contains(r.Message.Text, "blocked") {
+			return nil
+		}
+		blocked.Add(1)
+		return &devstack.Response{Body: "<html>blocked"}
+	})
+	s.publish("bad", "blocked")
+	s.eventually("the worker stops and fetches nothing", func() bool {
+		return blocked.Load() > 2 && s.consumerInfo().NumWaiting == 0
+	})
+	s.publish("good", "good")
+	s.eventually("the later event is posted, or the blocked one is the probe again and again", func() bool {
+		return s.slack.Accepted() > 0 || blocked.Load() > 6
+	})
+	if n := blocked.Load(); s.slack.Accepted() == 0 {
+		t.Errorf("the blocked event was posted %d times, and the later one not at all", n)
+	}
 }
 
 // A captive portal takes the place of the Web API.

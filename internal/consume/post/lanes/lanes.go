@@ -197,6 +197,11 @@ func (l *Lanes[T]) Next(ctx context.Context) (*Turn[T], error) {
 	return nil, ctx.Err()
 }
 
+// freshFirst is the time after the end of a workspace's pause in which only a lane with fresh items makes the probe.
+// Nothing is fetched during the pause, so an item that fails for a reason of its own would otherwise be the only
+// candidate, and start the next pause before any other item could arrive.
+const freshFirst = 2 * time.Second
+
 // unscheduled is the wait for an event that a change announces, not a time.
 const unscheduled = time.Hour
 
@@ -218,6 +223,9 @@ func (l *Lanes[T]) tryNext(now time.Time) (*Turn[T], time.Duration, <-chan struc
 	var since time.Time
 	for _, candidate := range l.order {
 		ready, ok := candidate.readySince()
+		if probe := l.workspace.opens().Add(freshFirst); len(candidate.fresh) == 0 && probe.After(ready) {
+			ready = probe
+		}
 		if ok && (first == nil || ready.Before(since)) {
 			first, since = candidate, ready
 		}

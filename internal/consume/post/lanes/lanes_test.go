@@ -168,6 +168,26 @@ func TestDelayedItemWaitsAlone(t *testing.T) {
 	})
 }
 
+// Nothing is fetched during a pause of the workspace. So an item that arrives just after it is the probe, and not
+// the one that provoked the pause, whichever channels they are for.
+func TestFreshItemIsTheProbeOfTheWorkspace(t *testing.T) {
+	for _, channel := range []string{"a", "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLanes("a", "b")
+			add(l, "a", 1)
+			next(t, l).Finish(Result{Signal: WorkspaceFailing, AtLeast: time.Hour, After: time.Second})
+			time.AfterFunc(time.Hour+freshFirst/2, func() {
+				l.Add(channel, Item[string]{Value: "fresh", Bytes: 1, Since: time.Now()})
+			})
+			fails := Result{Signal: WorkspaceFailing, AtLeast: time.Hour, After: time.Second}
+			expectNext(t, l, "fresh", time.Hour+freshFirst/2).Finish(fails)
+			// With none, the others take their turns a little later.
+			expectNext(t, l, "a0", time.Hour+freshFirst).Finish(Result{Signal: Posted, Done: true})
+			expectNext(t, l, "fresh", 0).Finish(Result{Signal: Posted, Done: true})
+		})
+	}
+}
+
 // Items go before the retries of failing ones. A retry still has every fifth turn, however many items arrive.
 func TestFreshItemsGoBeforeRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
