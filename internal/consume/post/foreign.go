@@ -45,7 +45,7 @@ func (f *foreign) note(posted time.Time) (pause time.Duration) {
 	return time.Until(f.stopped.Add(f.pause))
 }
 
-// forget starts the count again after a success.
+// forget starts the count again after a success, or when no event is left to try.
 func (f *foreign) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

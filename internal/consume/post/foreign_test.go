@@ -1,6 +1,7 @@
 package post
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"notifier/internal/event"
 	"notifier/internal/outcome"
 	"notifier/internal/slackout"
+	"notifier/internal/steering"
 )
 
 var notSlacks = &slackout.Error{
@@ -99,6 +101,52 @@ func TestOnePageOfAProxyStopsNothingForLong(t *testing.T) {
 			t.Errorf("the other ended as %q, expected dead", end)
 		}
 	})
+}
+
+// allMuted mutes every category once it is true.
+type allMuted bool
+
+func (m *allMuted) Load(context.Context) error                { return nil }
+func (m *allMuted) Muted(string) (_ *steering.Order, on bool) { return &steering.Order{}, bool(*m) }
+
+// Without events there is no next try, so nothing may wait for it. A token that Slack refuses is another matter:
+// it stays refused.
+func TestStopEndsWithItsEvents(t *testing.T) {
+	for name, test := range map[string]struct {
+		fails error
+		waits int
+	}{
+		"not Slack's":         {notSlacks, 0},
+		"credentials refused": {&slackout.Error{Class: slackout.Credentials, Code: "token_revoked", Workspace: true}, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fails := notSlacks
+			w := newWorld(t, func(event.Event) error { return fails })
+			var muted allMuted
+			w.settings.Decider.Mutes = &muted
+			w.publishMany("errors", 3)
+			time.Sleep(6 * time.Minute)
+			fails = test.fails.(*slackout.Error)
+			time.Sleep(time.Hour)
+			w.ForgetIdle()
+			if waits := w.settings.Tracker.Waits(availability.Credentials); len(waits) != 1 {
+				t.Errorf("%s: waits %+v while events wait, expected one", name, waits)
+			}
+			muted = true
+			time.Sleep(2 * time.Hour)
+			w.ForgetIdle()
+			if waits := w.settings.Tracker.Waits(); w.count(outcome.Dropped) != 3 || len(waits) != test.waits {
+				t.Errorf("%s: %d events are muted, waits %+v; expected 3 and %d", name, w.count(outcome.Dropped), waits, test.waits)
+			}
+			fails, muted = notSlacks, false
+			before := w.made()
+			w.publishMany("again", 3)
+			time.Sleep(30 * time.Second)
+			if n := w.made() - before; test.waits == 0 && n != 2 {
+				t.Errorf("%s: %d posts, expected 2 before a pause", name, n)
+			}
+		})
+	}
 }
 
 // Bare 500s may come from a brown-out of Slack, so they stop nothing.

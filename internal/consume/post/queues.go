@@ -2,6 +2,7 @@ package post
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"notifier/internal/consume/availability"
@@ -48,7 +49,8 @@ func delayedBy(state lanes.State, waits []snapshot.Wait) string {
 const maxIdle = time.Minute
 
 // ForgetIdle ends the reports about channels without events: no post will find out that they take messages
-// again. While the whole workspace fails nothing is fetched, so that report ends at once.
+// again. While the whole workspace fails nothing is fetched, so that report ends at once. So does the report that
+// replies are not Slack's, which names a next try that no event would make.
 func (s *Sender) ForgetIdle() {
 	idle := true
 	for _, state := range s.lanes.States() {
@@ -58,7 +60,13 @@ func (s *Sender) ForgetIdle() {
 			s.settings.Tracker.ChannelIdle(state.Channel, maxIdle)
 		}
 	}
-	if idle && !s.lanes.Paused() {
-		s.settings.Tracker.Recovered(availability.Slack)
+	if !idle || s.lanes.Paused() {
+		return
+	}
+	s.settings.Tracker.Recovered(availability.Slack)
+	s.foreign.forget()
+	notSlack := func(wait snapshot.Wait) bool { return strings.HasPrefix(wait.Reason, snapshot.NotSlack) }
+	if slices.ContainsFunc(s.settings.Tracker.Waits(availability.Credentials), notSlack) {
+		s.settings.Tracker.Recovered(availability.Credentials)
 	}
 }
