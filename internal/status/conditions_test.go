@@ -216,10 +216,18 @@ func TestConditionsAndSentence(t *testing.T) {
 		},
 		{
 			"the webhook is another server's", all(replica("a", func(s *snapshot.Snapshot) {
-				s.Waits = []snapshot.Wait{wait("credentials", "", snapshot.NotSlack+": chat.example replied 204 with an empty body")}
+				s.Waits = []snapshot.Wait{wait("credentials", "", snapshot.NotSlack+": next try at 12:00:00Z; chat.example replied 204 with an empty body")}
 			}), replica("b", nil)),
-			"Not sending: replies do not come from Slack in 1 of 2 workers: chat.example replied 204 with an empty body.",
-			[]string{"slack fail 4m replies do not come from Slack in 1 of 2 workers: chat.example replied 204 with an empty body"},
+			"Not sending: replies do not come from Slack in 1 of 2 workers: next try at 12:00:00Z; chat.example replied 204 with an empty body.",
+			[]string{"slack fail 4m replies do not come from Slack in 1 of 2 workers: next try at 12:00:00Z; chat.example replied 204 with an empty body"},
+		},
+		{
+			"the webhook is another server's, with a long name", all(replica("a", func(s *snapshot.Snapshot) {
+				reason := snapshot.NotSlack + ": next try at 12:00:00Z; " + strings.Repeat("x", 200) + ".example replied 204"
+				s.Waits = []snapshot.Wait{wait("credentials", "", reason)}
+			})),
+			"Not sending: replies do not come from Slack: next try at 12:00:00Z; " + strings.Repeat("x", 102) + "….",
+			[]string{"slack fail 4m replies do not come from Slack: next try at 12:00:00Z; " + strings.Repeat("x", 102) + "…"},
 		},
 		{
 			"Slack pauses a channel", view{
@@ -244,6 +252,21 @@ func TestConditionsAndSentence(t *testing.T) {
 			"Sending." + usualText,
 			[]string{"channel/#alerts warn - 4 events wait, the oldest for 3m, " +
 				"Slack fails on events of bad, evil and 1 more with internal_error"},
+		},
+		{
+			"Slack fails on events for several reasons",
+			all(replica("a", func(s *snapshot.Snapshot) {
+				s.Channels = []snapshot.Channel{{Name: "#alerts", Queued: 3, Oldest: ago(3 * time.Minute)}}
+				for category, code := range map[string]string{
+					"bad": "internal_error", "evil": "http_500", "worse": "internal_error",
+				} {
+					s.Failing = append(s.Failing,
+						snapshot.Failing{Channel: "#alerts", Category: category, Error: code, Next: now})
+				}
+			})),
+			"Sending." + usualText,
+			[]string{"channel/#alerts warn - 3 events wait, the oldest for 3m, " +
+				"Slack fails on events of bad, evil and 1 more with http_500 and internal_error"},
 		},
 		{
 			"a channel fails in one replica, another posts there",

@@ -85,21 +85,27 @@ func (v view) channel(q queue) finding {
 	return f
 }
 
-// failingText names the categories that Slack fails on while it takes others: "Slack fails on events of errors with
-// internal_error". It returns "" if Slack fails on no event.
+// failingText names the categories that Slack fails on while it takes others, and Slack's codes: "Slack fails on
+// events of errors with internal_error". It returns "" if Slack fails on no event.
 func failingText(failing map[string]string) string {
 	if len(failing) == 0 {
 		return ""
 	}
-	categories := slices.Sorted(maps.Keys(failing))
+	codes := slices.Compact(slices.Sorted(maps.Values(failing)))
+	return fmt.Sprintf("Slack fails on events of %s with %s",
+		listFirst(slices.Sorted(maps.Keys(failing)), maxName), listFirst(codes, maxReason))
+}
+
+// listFirst lists the first maxNamed texts, each cut to max bytes, and counts the others: "a, b and 3 more".
+func listFirst(texts []string, max int) string {
 	names := make([]string, 0, maxNamed+1)
-	for _, category := range categories[:min(len(categories), maxNamed)] {
-		names = append(names, short(category))
+	for _, text := range texts[:min(len(texts), maxNamed)] {
+		names = append(names, cut(text, max))
 	}
-	if more := len(categories) - maxNamed; more > 0 {
+	if more := len(texts) - maxNamed; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("Slack fails on events of %s with %s", term.List(names), cut(failing[categories[0]], maxReason))
+	return term.List(names)
 }
 
 func (v view) queues() map[string]*queue {

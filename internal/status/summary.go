@@ -78,13 +78,10 @@ func messagesOf(findings []finding) string {
 
 func namesOf(channels []finding) string {
 	var names []string
-	for _, f := range channels[:min(len(channels), maxNamed)] {
+	for _, f := range channels {
 		names = append(names, f.channel())
 	}
-	if more := len(channels) - maxNamed; more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return term.List(names)
+	return listFirst(names, maxName)
 }
 
 // allFail reports whether several channels fail and no event was sent since. Then Slack is down, although other
