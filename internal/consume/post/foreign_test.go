@@ -48,9 +48,9 @@ func TestResponsesThatAreNotSlacksStopPosting(t *testing.T) {
 			t.Errorf("posts made %s, expected %s", got, want)
 		}
 		waits := w.settings.Tracker.Waits(availability.Credentials)
-		if len(waits) != 1 || !strings.HasPrefix(waits[0].Reason,
-			"replies do not come from Slack: chat.example replied 204 with an empty body; next try at ") {
-			t.Errorf("waits %+v, expected what came back, from where, and the next try", waits)
+		if len(waits) != 1 || !strings.HasPrefix(waits[0].Reason, "replies do not come from Slack: next try at ") ||
+			!strings.HasSuffix(waits[0].Reason, "Z; chat.example replied 204 with an empty body") {
+			t.Errorf("waits %+v, expected the next try, what came back, and from where", waits)
 		}
 		fails = nil
 		time.Sleep(time.Hour + time.Minute)
