@@ -80,8 +80,8 @@ func (ln *lane[T]) readySince() (since time.Time, ok bool) {
 	return since, true
 }
 
-// pop removes the item that has the next turn. The choice stays the same until a post was made: an item that
-// waits for the pace has a place in it.
+// pop removes the item that has the next turn. A turn without a post changes no order, so an item that waits for
+// the pace, and has a place in it, is chosen again, unless a fresh item arrives that goes before it.
 func (ln *lane[T]) pop(now time.Time) *entry[T] {
 	queue, place := &ln.fresh, 0
 	due := len(ln.delayed) > 0 && !ln.due().After(now)
