@@ -253,7 +253,8 @@ func redisAdvice(err error) string {
 		{"max number of clients", manyClients},
 		{"connection reset", manyClients},
 		{"broken pipe", manyClients},
-		{"EOF", "a server with TLS needs rediss:// in REDIS_URL, one without TLS redis://"},
+		{"EOF", "a server with TLS needs rediss:// in REDIS_URL, one without TLS redis://; or it has reached its " +
+			"maxclients"},
 		{"timeout", unreachable},
 		{"deadline exceeded", unreachable},
 	} {

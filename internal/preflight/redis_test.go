@@ -79,6 +79,12 @@ func TestFaultsOfRedis(t *testing.T) {
 			redistest.StartProcess(t, "--unixsocket", path)
 			return "unix://:" + secret + "@" + path
 		}, "redis", OK, "redis.sock"},
+		"no clients left": {func(t *testing.T) string {
+			t.Helper()
+			server := redistest.StartProcess(t)
+			kit.Check(t, server.Client(t).ConfigSet(t.Context(), "maxclients", "1").Err()) // the client is connected
+			return server.URL()
+		}, "redis", Fail, "maxclients"},
 		"no socket": {func(t *testing.T) string { t.Helper(); return "unix:///nowhere/redis.sock" }, "redis", Fail, "no such file or directory; check the path in REDIS_URL, and whether the server is running"},
 		"set back": {func(t *testing.T) string {
 			t.Helper()
