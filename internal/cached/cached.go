@@ -22,8 +22,8 @@ type Value[T any] struct {
 }
 
 // New returns a Value without a result. A result is fresh for that long after its read began; an error is
-// kept for a second after it ended. Then the next caller reads again. At most one read runs at a time, and
-// its context ends after timeout.
+// kept for a second after it ended. Then the next caller reads again. If fresh is zero, only callers that wait
+// for a read share its result. At most one read runs at a time, and its context ends after timeout.
 func New[T any](fresh, timeout time.Duration, read func(ctx context.Context) (T, error)) *Value[T] {
 	return &Value[T]{read: read, fresh: fresh, timeout: timeout, turn: make(chan struct{}, 1)}
 }
@@ -56,7 +56,7 @@ func (v *Value[T]) serves(called time.Time) bool {
 	case v.ended.After(called): // the caller has waited for it, however long that took
 		return true
 	case v.err != nil:
-		return time.Since(v.ended) < retryAfter
+		return v.fresh > 0 && time.Since(v.ended) < retryAfter
 	default:
 		return time.Since(v.begun) < v.fresh
 	}

@@ -41,6 +41,23 @@ func TestAValueIsReadAgainWhenItIsOld(t *testing.T) {
 	})
 }
 
+// Without a freshness only waiting callers share a result: an error that is over is not reported again.
+func TestNothingIsKept(t *testing.T) {
+	reads := 0
+	s := cached.New(0, time.Second, func(context.Context) (int, error) {
+		if reads++; reads == 1 {
+			return 0, errors.New("unavailable")
+		}
+		return reads, nil
+	})
+	for _, want := range []string{"0 unavailable", "2 <nil>", "3 <nil>"} {
+		value, err := s.Get(t.Context())
+		if got := fmt.Sprint(value, " ", err); got != want {
+			t.Errorf("%s, expected %s", got, want)
+		}
+	}
+}
+
 // A caller during a read gets its result, even if the read takes longer than a result is fresh.
 func TestCallersShareARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

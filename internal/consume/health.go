@@ -78,10 +78,9 @@ const (
 	readyTimeout = 900 * time.Millisecond
 
 	// A ping of Redis goes on after readyTimeout, because a new connection takes eight round trips, with TLS and
-	// to another continent two seconds. The next ping finds it open. Callers share a ping, else they would need
-	// several connections.
+	// to another continent two seconds. The next ping finds it open. Callers share a ping that runs, else they
+	// would need several connections.
 	pingTimeout = 5 * time.Second
-	pingFresh   = 500 * time.Millisecond
 )
 
 // unreachable pings NATS and Redis concurrently, and skips servers that are known to be unavailable.

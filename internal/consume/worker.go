@@ -74,7 +74,7 @@ func New(settings Settings) (*Worker, error) {
 	w.decider = &decide.Decider{
 		Limiter: settings.Limiter, Mutes: settings.Mutes, MaxAge: settings.MaxAge, Tracker: w.tracker,
 	}
-	w.redis = cached.New(pingFresh, pingTimeout, func(ctx context.Context) (struct{}, error) {
+	w.redis = cached.New(0, pingTimeout, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, settings.Limiter.Ready(ctx)
 	})
 	w.sender = post.New(post.Settings{

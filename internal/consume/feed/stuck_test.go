@@ -275,10 +275,12 @@ func TestNothingIsStuckInAReplicatedStorm(t *testing.T) {
 		options.Routes = routes
 	})
 	s := &stuckFixture{T: t, js: kit.JetStream(t, servers[0].ClientURL())}
-	_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Replicas: 3,
+	kit.EventuallyNil(t, func() error { // once all three servers know each other
+		_, err := s.js.CreateStream(t.Context(), jetstream.StreamConfig{
+			Name: "NOTIFY", Subjects: []string{"notify.>"}, Retention: jetstream.WorkQueuePolicy, Replicas: 3,
+		})
+		return err
 	})
-	kit.Check(t, err)
 	s.create(stormConsumer)
 	s.storm(6, 1)
 }
