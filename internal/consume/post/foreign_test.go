@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,20 +53,20 @@ func TestResponsesThatAreNotSlacksStopPosting(t *testing.T) {
 			!strings.HasSuffix(waits[0].Reason, "Z; chat.example replied 204 with an empty body") {
 			t.Errorf("waits %+v, expected the next try, what came back, and from where", waits)
 		}
-		fails = nil
+		w.change(func() { fails = nil })
 		time.Sleep(time.Hour + time.Minute)
 		if sent, waits := w.count(outcome.Sent), w.settings.Tracker.Waits(); sent != 10 || len(waits) > 0 {
 			t.Errorf("%d events are sent after the repair, waits %+v; expected 10 and none", sent, waits)
 		}
 		// After a success the count begins again.
-		fails = notSlacks
+		w.change(func() { fails = notSlacks })
 		before := w.made()
 		w.publishMany("again", 2)
 		time.Sleep(30 * time.Second)
 		if n := w.made() - before; n != 2 {
 			t.Errorf("%d posts, expected 2 before a pause", n)
 		}
-		fails = nil
+		w.change(func() { fails = nil })
 		time.Sleep(2 * time.Minute)
 		if sent := w.count(outcome.Sent); sent != 12 {
 			t.Errorf("%d events are sent, expected that the pause lasts a minute", sent)
@@ -104,10 +105,12 @@ func TestOnePageOfAProxyStopsNothingForLong(t *testing.T) {
 }
 
 // allMuted mutes every category once it is true.
-type allMuted bool
+type allMuted struct{ atomic.Bool }
 
-func (m *allMuted) Load(context.Context) error                { return nil }
-func (m *allMuted) Muted(string) (_ *steering.Order, on bool) { return &steering.Order{}, bool(*m) }
+func (m *allMuted) Load(context.Context) error { return nil }
+func (m *allMuted) Muted(string) (_ *steering.Order, on bool) {
+	return &steering.Order{}, m.Bool.Load()
+}
 
 // Without events there is no next try, so nothing may wait for it. A token that Slack refuses is another matter:
 // it stays refused.
@@ -126,19 +129,20 @@ func TestStopEndsWithItsEvents(t *testing.T) {
 			w.settings.Decider.Mutes = &muted
 			w.publishMany("errors", 3)
 			time.Sleep(6 * time.Minute)
-			fails = test.fails.(*slackout.Error)
+			w.change(func() { fails = test.fails.(*slackout.Error) })
 			time.Sleep(time.Hour)
 			w.ForgetIdle()
 			if waits := w.settings.Tracker.Waits(availability.Credentials); len(waits) != 1 {
 				t.Errorf("%s: waits %+v while events wait, expected one", name, waits)
 			}
-			muted = true
+			muted.Store(true)
 			time.Sleep(2 * time.Hour)
 			w.ForgetIdle()
 			if waits := w.settings.Tracker.Waits(); w.count(outcome.Dropped) != 3 || len(waits) != test.waits {
 				t.Errorf("%s: %d events are muted, waits %+v; expected 3 and %d", name, w.count(outcome.Dropped), waits, test.waits)
 			}
-			fails, muted = notSlacks, false
+			w.change(func() { fails = notSlacks })
+			muted.Store(false)
 			before := w.made()
 			w.publishMany("again", 3)
 			time.Sleep(30 * time.Second)

@@ -55,6 +55,13 @@ func newWorld(t *testing.T, fails func(event.Event) error) *world {
 	return w
 }
 
+// change changes what a function given to newWorld reads.
+func (w *world) change(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	do()
+}
+
 // publish adds an admitted event with this text as its id.
 func (w *world) publish(category, text string) {
 	r := result.Result{
@@ -266,10 +273,10 @@ func TestBrownOutKillsNoEvent(t *testing.T) {
 				}
 				publish(time.Minute)
 				for _, phase := range phases {
-					share = phase.share
+					w.change(func() { share = phase.share })
 					publish(phase.length)
 				}
-				share = 0
+				w.change(func() { share = 0 })
 				time.Sleep(30 * time.Minute)
 				if sent, dead := w.count(outcome.Sent), w.count(outcome.Dead); sent != published || dead > 0 {
 					t.Errorf("%s, %d categories: %d of %d events are sent, %d dead; expected that all are sent",
