@@ -284,8 +284,17 @@ func connectAdvice(client redis.UniversalClient, err error) string {
 			"the user and the password before the @ are the Sentinels'"
 	}
 	advice := redisAdvice(err)
-	if advice == unreachable && single != nil && single.Options().TLSConfig != nil {
+	if single == nil || single.Options().TLSConfig == nil {
+		return advice
+	}
+	switch {
+	case advice == unreachable:
 		advice += "; if the server has no TLS, use redis://"
+	// The alert about a certificate is lost if the server closes before this side has written.
+	case advice == manyClients && len(single.Options().TLSConfig.Certificates) == 0:
+		advice = "if the server demands a certificate, set REDIS_TLS_CERT and REDIS_TLS_KEY; " + advice
+	case advice == manyClients:
+		advice = "perhaps the server refuses REDIS_TLS_CERT; " + advice
 	}
 	return advice
 }
