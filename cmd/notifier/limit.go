@@ -58,8 +58,8 @@ Example:
 	}
 }
 
-// checkLimitArguments checks the limit before the flags. The library takes -1/1m for an argument and all flags
-// behind it for arguments, too, so it would report a missing flag.
+// checkLimitArguments checks the limit before the flags. The library takes -1/1m for an argument and all
+// flags behind it for arguments, too, so it would report a missing flag.
 func checkLimitArguments(_ context.Context, cmd *cli.Command) error {
 	if cmd.NArg() < 2 {
 		return nil

@@ -172,8 +172,8 @@ func withoutQuotation(text string) string {
 	return before
 }
 
-// UnusableRoots returns an error if SSL_CERT_FILE names a file that has no authorities. Go ignores such a file
-// silently, and then knows no private authority.
+// UnusableRoots returns an error if SSL_CERT_FILE names a file that has no authorities. Go ignores such a
+// file silently, and then knows no private authority.
 func UnusableRoots() error {
 	path := os.Getenv("SSL_CERT_FILE")
 	if path == "" {

@@ -28,7 +28,8 @@ func (w *Worker) Live() error {
 
 // Ready lists the reasons why this worker cannot do its job at the moment. A Slack that takes no posts is no
 // reason, nor is a dead-letter stream that stores no letters, unless their events fill the worker. Refused
-// credentials are one, and so are replies that are not Slack's. Ready pings Redis, and returns within a second.
+// credentials are one, and so are replies that are not Slack's. Ready pings Redis, and returns within a
+// second.
 func (w *Worker) Ready(ctx context.Context) []string {
 	var reasons []string
 	for _, wait := range w.tracker.Waits(

@@ -16,11 +16,10 @@ import (
 
 // Bounds of the republisher.
 const (
-	republishQueue  = 8192                   // events
-	republishBytes  = 16 << 20               // of memory
-	republishEnd    = 2 * time.Second        // bounds the republishing of a worker that stops
-	republishReport = time.Minute            // between two log lines about events that were left out
-	republishCheck  = 100 * time.Millisecond // between two looks for a connection
+	republishQueue  = 8192            // events
+	republishBytes  = 16 << 20        // of memory
+	republishEnd    = 2 * time.Second // bounds the republishing of a worker that stops
+	republishReport = time.Minute     // between two log lines about events that were left out
 )
 
 // republisher publishes copies of dropped events, for subscribers that store them or send them elsewhere. It
@@ -114,7 +113,7 @@ func (r *republisher) run(ctx context.Context) {
 // publishConnected publishes one event as soon as there is a connection. It returns an error if ctx is done
 // first.
 func (r *republisher) publishConnected(ctx context.Context, dropped *result.Result) error {
-	if !wait.Until(ctx, republishCheck, r.connected) {
+	if !wait.Until(ctx, wait.ConnectionCheck, r.connected) {
 		return nats.ErrDisconnected
 	}
 	return r.publish(r.letter(r.subject, dropped))

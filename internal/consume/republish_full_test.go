@@ -16,6 +16,7 @@ import (
 	"notifier/internal/consume/result"
 	"notifier/internal/event"
 	"notifier/internal/outcome"
+	"notifier/internal/wait"
 )
 
 func aLetter(string, *result.Result) *nats.Msg { return nats.NewMsg("dropped.errors") }
@@ -120,7 +121,7 @@ func TestRepublisherWaitsForAConnection(t *testing.T) {
 				published, n)
 		}
 		connected.Store(true)
-		time.Sleep(republishCheck)
+		time.Sleep(wait.ConnectionCheck)
 		synctest.Wait()
 		if n := r.unpublished.Load(); published != 2 || n != 1 {
 			t.Errorf("%d are published and %d left out, expected 2 and 1", published, n)

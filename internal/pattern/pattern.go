@@ -61,8 +61,8 @@ func isForeign(r rune) bool { return r == ' ' || unicode.IsControl(r) }
 // IsCategory reports whether an event that is decided can have this category.
 func IsCategory(text string) bool { return Check(text) == nil && !HasWildcard(text) }
 
-// HasWildcard reports whether text has a wildcard. A publisher can use one as text in a subject, but no event with
-// such a category is decided.
+// HasWildcard reports whether text has a wildcard. A publisher can use one as text in a subject, but no event
+// with such a category is decided.
 func HasWildcard(text string) bool { return strings.ContainsAny(text, one+rest) }
 
 // Table finds the value of the most specific pattern that matches a category. The zero Table is empty. Tables

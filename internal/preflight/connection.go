@@ -63,7 +63,7 @@ func slackConnectionAdvice(kind cause.Kind) string {
 	case cause.Expired:
 		return "correct this machine's clock, or have the proxy that inspects TLS renew its certificate"
 	case cause.OtherName:
-		return "another server answers in place of Slack: check SLACK_API_URL, DNS and HTTPS_PROXY"
+		return "another server replies in place of Slack: check SLACK_API_URL, DNS and HTTPS_PROXY"
 	case cause.UnknownAuthority:
 		return "if a proxy has a certificate of its own, name its authority's file in SSL_CERT_FILE"
 	case cause.NoRoots:
@@ -121,7 +121,7 @@ func slackAdvice(err error) string {
 			return "a redirect, which is not followed: the login page of a proxy, or SLACK_API_URL is not " +
 				"https://slack.com/api/"
 		case strings.HasPrefix(code, "http_4"):
-			return "a proxy or another server answers in place of Slack: check SLACK_API_URL and HTTPS_PROXY"
+			return "a proxy or another server replies in place of Slack: check SLACK_API_URL and HTTPS_PROXY"
 		case strings.HasPrefix(code, "http_5"):
 			return "Slack fails, or a proxy that cannot reach it: see https://slack-status.com and the proxy's log"
 		}

@@ -94,7 +94,7 @@ func TestSlackAdvice(t *testing.T) {
 		{"connection_refused", "start the proxy, or see its log; or correct HTTPS_PROXY", cause.Proxy},
 		{"connection_refused", "check the network", cause.Refused},
 		{"tls_error", "correct this machine's clock", cause.Expired},
-		{"tls_error", "another server answers in place of Slack", cause.OtherName},
+		{"tls_error", "another server replies in place of Slack", cause.OtherName},
 		{"tls_error", "name its authority's file in SSL_CERT_FILE", cause.UnknownAuthority},
 		{"tls_error", "correct SSL_CERT_FILE", cause.NoRoots},
 		{"tls_error", "a proxy without it needs http:// in HTTPS_PROXY", cause.NotTLS},
@@ -122,7 +122,7 @@ func TestSlackAdvice(t *testing.T) {
 		{"http_401", "check its user and password", ""},
 		{"http_403", "check its user and password", ""},
 		{"http_404", "set SLACK_API_URL", ""},
-		{"http_405", "answers in place of Slack", ""},
+		{"http_405", "replies in place of Slack", ""},
 		{"http_407", "check its user and password", ""},
 		{"http_502", "see https://slack-status.com", ""},
 	} {

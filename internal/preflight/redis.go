@@ -71,8 +71,7 @@ func (r *redisCheck) connect(ctx context.Context) []Row {
 			"in docs/security.md")...)
 	}
 	if _, single := r.store.Redis.(*redis.Client); single && ratelimit.IsClusterNode(r.info) {
-		rows = append(rows, one(Warn, "%s, or it refuses commands once the keys move to another node",
-			ratelimit.OneNode)...)
+		rows = append(rows, one(Warn, ratelimit.OneNodeWarning)...)
 	}
 	switch {
 	case len(rows) > 0:
@@ -102,8 +101,8 @@ func versionRow(info map[string]string) []Row {
 	return one(OK, "Redis %s", version)
 }
 
-// neededCommands are the commands without which a script in lua/ or a worker's own pipelines fail. HRANDFIELD is
-// not needed: without it some records only expire later.
+// neededCommands are the commands without which a script in lua/ or a worker's own pipelines fail. HRANDFIELD
+// is not needed: without it some records only expire later.
 var neededCommands = strings.Fields(`
 	DEL EXISTS GET HDEL HGET HGETALL HINCRBY HLEN HMGET HSET PEXPIRE PEXPIREAT SET TIME
 	ZADD ZCARD ZCOUNT ZMSCORE ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE

@@ -227,7 +227,7 @@ func (h *Healer) lookAtSettings(ctx context.Context, client redis.UniversalClien
 		return
 	}
 	if server, err := Info(ctx, connection, "server"); err == nil && IsClusterNode(server) {
-		h.config.Log.Warn(OneNode + ", or it refuses commands once the keys move to another node")
+		h.config.Log.Warn(OneNodeWarning)
 	}
 }
 

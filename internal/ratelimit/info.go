@@ -72,6 +72,9 @@ func IsClusterNode(info map[string]string) bool { return info["redis_mode"] == "
 // OneNode is the remedy if the URL names one node of a Cluster like a single server.
 const OneNode = "this is one node of a Cluster: name another one with addr= in REDIS_URL"
 
+// OneNodeWarning is OneNode while the node still takes commands.
+const OneNodeWarning = OneNode + ", or it refuses commands once the keys move to another node"
+
 const noHashTags = "this server does not keep the keys of a {namespace} together: use one without shards"
 
 // adviser adds the remedy to errors of the server that do not tell it.

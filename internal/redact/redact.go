@@ -76,8 +76,8 @@ func Redis(raw string) string {
 // hidden replaces an address in a text.
 const hidden = "[redacted]"
 
-// encodedUser is the user and password of a URL in another encoding. A password can have any characters, so it
-// ends at the last "@".
+// encodedUser is the user and password of a URL in another encoding. A password can have any characters, so
+// it ends at the last "@".
 var encodedUser = regexp.MustCompile(`(?i)((?:\\/|%(?:25)*2f){2})[^\s"']*(@|%(?:25)*40)`)
 
 // Encoded hides the user and the password of each URL in a text whose slashes are percent-encoded, perhaps

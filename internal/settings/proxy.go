@@ -10,9 +10,9 @@ import (
 // proxies are the variables of Go's HTTP client. Of each pair, the first one that is set counts.
 var proxies = [][2]string{{"HTTPS_PROXY", "https_proxy"}, {"HTTP_PROXY", "http_proxy"}}
 
-// checkProxies rejects values that Go would ignore without a word, and schemes that it would take for http. In a
-// network without another way out, all posts would fail, and elsewhere they could bypass the proxy. A proxy can
-// contain a password.
+// checkProxies rejects values that Go would ignore without a word, and schemes that it would take for http.
+// In a network without another way out, all posts would fail, and elsewhere they could bypass the proxy. A
+// proxy can contain a password.
 func (l *loader) checkProxies() {
 	for _, names := range proxies {
 		name := names[0]

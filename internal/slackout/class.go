@@ -293,9 +293,9 @@ func unreadable(x *exchange) *Error {
 // classifyStatus classifies a response that is not 2xx. A code in the table is more specific than the status.
 //
 // Without such a code, a status of 500 or more proves nothing: Slack may have failed after it had stored the
-// message, and a gateway loses responses, not requests. Nor does the Retry-After of a 503 count: Slack documents
-// it with a 429 alone, so it is the guess of a gateway or its maintenance page, which can be an hour too long.
-// The caller tries one post at a time, and backs off.
+// message, and a gateway loses responses, not requests. Nor does the Retry-After of a 503 count: Slack
+// documents it with a 429 alone, so it is the guess of a gateway or its maintenance page, which can be an
+// hour too long. The caller tries one post at a time, and backs off.
 func classifyStatus(x *exchange, code string) *Error {
 	if _, known := codes[code]; known {
 		return classifyCode(x, code)
@@ -325,9 +325,9 @@ func classifyCode(x *exchange, code string) *Error {
 	return failure
 }
 
-// retryAfter parses the Retry-After header of a 429, in seconds or as a date, and bounds it to [minRetryAfter,
-// MaxRetryAfter]. It is 0 without a valid header: Slack has named no time, and a guess would be too long or
-// too short.
+// retryAfter parses the Retry-After header of a 429, in seconds or as a date, and bounds it to
+// [minRetryAfter, MaxRetryAfter]. It is 0 without a valid header: Slack has named no time, and a guess would
+// be too long or too short.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	var wait time.Duration
 	value := strings.TrimSpace(h.Get("Retry-After"))

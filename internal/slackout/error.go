@@ -50,9 +50,9 @@ type Error struct {
 	// Explanation says more than the Code. It is Slack's own description of a mistake in the message, such as
 	// "[ERROR] must be less than 151 characters [json-pointer:/blocks/0/text/text]". With the codes
 	// network_error, tls_error and dns_error it is the cause, such as "x509: certificate signed by unknown
-	// authority". If a proxy could not be reached, or makes no connection, it names the proxy. With invalid_response it says what came
-	// back and from which host, without its bytes. It is one printable line of at most 300 bytes, without
-	// credentials, and may be empty.
+	// authority". If a proxy could not be reached, or makes no connection, it names the proxy. With
+	// invalid_response it says what came back and from which host, without its bytes. It is one printable line
+	// of at most 300 bytes, without credentials, and may be empty.
 	Explanation string
 	// Cause is the kind of a failure below HTTP, or "".
 	Cause cause.Kind

@@ -2,8 +2,8 @@
 // queues of its channels, the streams, and the settings it runs with.
 //
 // A worker makes a Snapshot about once a second. The same value is its heartbeat in Redis, the body of
-// /readyz?verbose and the source of its gauges, so these never disagree. The package holds the types and their
-// text. Both the worker and the status import it without knowing each other.
+// /readyz?verbose and the source of its gauges, so these never disagree. The package holds the types and
+// their text. Both the worker and the status import it without knowing each other.
 package snapshot
 
 import (
@@ -82,7 +82,8 @@ type Wait struct {
 	Since   time.Time `json:"since"`
 }
 
-// NotSlack begins the reason of a Wait for credentials if the responses are not Slack's: the URL leads elsewhere.
+// NotSlack begins the reason of a Wait for credentials if the responses are not Slack's: the URL leads
+// elsewhere.
 const NotSlack = "replies do not come from Slack"
 
 // Channel describes the queue of one Slack channel.
@@ -135,8 +136,8 @@ type Withheld struct {
 	None bool   `json:"none,omitempty"` // it delivers no event
 }
 
-// Used returns the share of the bound that the stream is nearest to, from 0 to 1, and which one it is: "bytes"
-// or "messages". It returns 0 and "" if the stream has no bound or was not looked up.
+// Used returns the share of the bound that the stream is nearest to, from 0 to 1, and which one it is:
+// "bytes" or "messages". It returns 0 and "" if the stream has no bound or was not looked up.
 func (s Stream) Used() (share float64, bound string) {
 	if s.MaxBytes > 0 {
 		share, bound = float64(s.Bytes)/float64(s.MaxBytes), "bytes"
@@ -154,7 +155,7 @@ type Settings struct {
 	// Hash identifies all settings that decide about events, as eight hex digits. Workers with equal settings
 	// have equal hashes.
 	Hash string `json:"hash"`
-	// Text maps variables to values: the limits, DEDUPE_WINDOW, SLACK_CHANNEL, SLACK_ROUTES and NATS_SUBJECT. It is
-	// nil if it exceeds 16 KiB; then others cannot tell the limits.
+	// Text maps variables to values: the limits, DEDUPE_WINDOW, SLACK_CHANNEL, SLACK_ROUTES and NATS_SUBJECT. It
+	// is nil if it exceeds 16 KiB; then others cannot tell the limits.
 	Text map[string]string `json:"text,omitempty"`
 }

@@ -85,8 +85,8 @@ func (v view) channel(q queue) finding {
 	return f
 }
 
-// failingText names the categories that Slack fails on while it takes others, and Slack's codes: "Slack fails on
-// events of errors with internal_error". It returns "" if Slack fails on no event.
+// failingText names the categories that Slack fails on while it takes others, and Slack's codes: "Slack fails
+// on events of errors with internal_error". It returns "" if Slack fails on no event.
 func failingText(failing map[string]string) string {
 	if len(failing) == 0 {
 		return ""

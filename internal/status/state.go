@@ -7,8 +7,8 @@
 // source of conditions while Redis is down.
 //
 // The package decides nothing. Whether an event would be sent comes from a dry run of the admission script.
-// Each condition has one function over a view, and the sentence follows from the worst condition, so text, JSON
-// and page cannot disagree. Missing data is reported as unknown, never as zero or as fine.
+// Each condition has one function over a view, and the sentence follows from the worst condition, so text,
+// JSON and page cannot disagree. Missing data is reported as unknown, never as zero or as fine.
 //
 // Names, reasons and numbers in Redis are untrusted. Lists are capped, texts are cut, and an invalid entry is
 // skipped. Renderers escape the rest.

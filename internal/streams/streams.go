@@ -21,14 +21,15 @@ const MostReplicas = 5
 // safeReplicas lets a stream survive the loss of any one server.
 const safeReplicas = 3
 
-// RequestTimeout bounds one request. The reply of a distant server, or of a busy one, takes more than a second.
+// RequestTimeout bounds one request. The reply of a distant server, or of a busy one, takes more than a
+// second.
 const RequestTimeout = 5 * time.Second
 
 // lostRequest is the time after which LookUp repeats a request.
 const lostRequest = time.Second
 
-// ErrNoReply means that NATS did not reply within the time of a request, so that the result is unknown. It wraps
-// context.DeadlineExceeded.
+// ErrNoReply means that NATS did not reply within the time of a request, so that the result is unknown. It
+// wraps context.DeadlineExceeded.
 var ErrNoReply error = noReply{}
 
 type noReply struct{}
@@ -36,8 +37,9 @@ type noReply struct{}
 func (noReply) Error() string { return "NATS did not respond in time" }
 func (noReply) Unwrap() error { return context.DeadlineExceeded }
 
-// LookUp makes a request that changes nothing, and bounds it as Request does. If there is no reply after a second,
-// LookUp makes the request again: during an election a request is lost, and the reply to a later one is not.
+// LookUp makes a request that changes nothing, and bounds it as Request does. If there is no reply after a
+// second, LookUp makes the request again: during an election a request is lost, and the reply to a later one
+// is not.
 func LookUp[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	found, err := within(ctx, lostRequest, request)
 	if errors.Is(err, ErrNoReply) {
@@ -46,8 +48,8 @@ func LookUp[T any](ctx context.Context, request func(context.Context) (T, error)
 	return found, err
 }
 
-// Request makes one request. It returns ErrNoReply after RequestTimeout, and the request's error if ctx is done
-// before.
+// Request makes one request. It returns ErrNoReply after RequestTimeout, and the request's error if ctx is
+// done before.
 func Request[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	return within(ctx, RequestTimeout, request)
 }

@@ -57,16 +57,16 @@ var reorders = &unicode.RangeTable{
 }
 
 // sequences matches what programs write to colour a terminal: control sequences (CSI), commands with a text
-// (OSC, such as links and titles) and the choice of a character set, which "tput sgr0" writes. Each begins with
-// ESC or with its 8-bit form. A command without its end is not one: the rest of the text would be lost.
+// (OSC, such as links and titles) and the choice of a character set, which "tput sgr0" writes. Each begins
+// with ESC or with its 8-bit form. A command without its end is not one: the rest of the text would be lost.
 var sequences = regexp.MustCompile("(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]" +
 	"|(?:\x1b\\]|\u009d)[^\x00-\x1f\x7f-\u009f]*(?:\x07|\x1b\\\\|\u009c)" +
 	"|\x1b[()][0-9A-Z]")
 
 // Message is for text that Slack shows. It removes sequences, the characters in reorders, and control
-// characters except \t, \n and \r. U+2028 and U+2029 become \n. Right-to-left text needs none of them and is unchanged; so are
-// joiners, which emoji and some scripts need. The result is valid UTF-8, each invalid byte replaced by
-// U+FFFD.
+// characters except \t, \n and \r. U+2028 and U+2029 become \n. Right-to-left text needs none of them and is
+// unchanged; so are joiners, which emoji and some scripts need. The result is valid UTF-8, each invalid byte
+// replaced by U+FFFD.
 func Message(text string) string {
 	if strings.ContainsAny(text, "\x1b\u009b\u009d") {
 		text = sequences.ReplaceAllString(text, "")

@@ -19,6 +19,9 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// ConnectionCheck is the pause of Until between two looks for a connection to NATS.
+const ConnectionCheck = 100 * time.Millisecond
+
 // Until waits until holds returns true, and calls it again after each pause. It returns false if ctx is done
 // first.
 func Until(ctx context.Context, pause time.Duration, holds func() bool) bool {

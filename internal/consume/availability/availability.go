@@ -1,7 +1,7 @@
 // Package availability tracks the dependencies that a worker cannot reach at the moment: the outages, their
-// begin, and their reason. The code that finds out reports here, and the worker decides from it whether to fetch more
-// events and whether it is ready. A Tracker also logs each outage: a line when it begins, one a minute while
-// it lasts, and one when it is over.
+// begin, and their reason. The code that finds out reports here, and the worker decides from it whether to
+// fetch more events and whether it is ready. A Tracker also logs each outage: a line when it begins, one a
+// minute while it lasts, and one when it is over.
 package availability
 
 import (
@@ -155,8 +155,8 @@ func (a *Tracker) Unavailable(any ...Dependency) bool {
 	return slices.ContainsFunc(any, func(d Dependency) bool { return a.outages[key{d, ""}] != nil })
 }
 
-// Unreported reports whether a dependency is lost and was not reported within that time: then nothing tries to
-// reach it, and nothing would notice its recovery.
+// Unreported reports whether a dependency is lost and was not reported within that time: then nothing tries
+// to reach it, and nothing would notice its recovery.
 func (a *Tracker) Unreported(d Dependency, within time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,8 +185,8 @@ func (a *Tracker) Waits(of ...Dependency) []snapshot.Wait {
 // RetryPause is the mean pause of Retry. Tests shorten it.
 var RetryPause = 500 * time.Millisecond
 
-// Retry repeats a call until it succeeds, and reports the dependency as lost meanwhile. It returns ctx's error
-// if ctx is done first.
+// Retry repeats a call until it succeeds, and reports the dependency as lost meanwhile. It returns ctx's
+// error if ctx is done first.
 func (a *Tracker) Retry(ctx context.Context, d Dependency, call func() error) error {
 	lost := false
 	for {

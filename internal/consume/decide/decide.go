@@ -44,9 +44,9 @@ type Decider struct {
 const Fresh = time.Second
 
 // Mute drops events of muted categories, and gives back the slots of those that were admitted. An event goes
-// on if a post of it may be under way elsewhere. If the result of a post is in, and the message may be in Slack
-// all the same, the event is dropped and keeps its slots: after a search of the channel, if that is possible,
-// another post could only add an unwanted copy.
+// on if a post of it may be under way elsewhere. If the result of a post is in, and the message may be in
+// Slack all the same, the event is dropped and keeps its slots: after a search of the channel, if that is
+// possible, another post could only add an unwanted copy.
 //
 // A new delivery is dropped without a call to Redis: otherwise Redis would pay for each storm that is muted.
 // So if a consumer was deleted, its successor delivers admitted events as new, and their slots stay taken
@@ -92,8 +92,8 @@ func (d *Decider) muteCharged(ctx context.Context, jobs []*Job) error {
 	return cmp.Or(errs...)
 }
 
-// maxReleases bounds the concurrent calls of Mute. One after the other, a batch of redelivered events would take
-// minutes at a distant Redis.
+// maxReleases bounds the concurrent calls of Mute. One after the other, a batch of redelivered events would
+// take minutes at a distant Redis.
 const maxReleases = 16
 
 // Age drops events older than MaxAge. An event that was admitted here leaves the events in flight first, and
@@ -193,9 +193,9 @@ func (j *Job) refuse(decision ratelimit.Decision, now time.Time) {
 	j.Drop(decision.Verdict.Reason())
 }
 
-// release gives a job's slots back, or ends it in flight with its slots if it may be in Slack. It returns false
-// if the job has to go on, because a post of it may have begun elsewhere, or because it was sent and is a
-// duplicate. An error after the refund may concern the record of this event alone, so Admit decides then.
+// release gives a job's slots back, or ends it in flight with its slots if it may be in Slack. It returns
+// false if the job has to go on, because a post of it may have begun elsewhere, or because it was sent and is
+// a duplicate. An error after the refund may concern the record of this event alone, so Admit decides then.
 func (d *Decider) release(ctx context.Context, job *Job) (bool, error) {
 	giveUp := d.Refund
 	if job.Result.Ambiguous {
@@ -241,7 +241,8 @@ func (d *Decider) giveUp(ctx context.Context, job *Job, call giveUp) (done bool,
 	return done, err
 }
 
-// CheckStore reports a clock of Redis that was set back, and a Redis that evicts admissions. It makes no call.
+// CheckStore reports a clock of Redis that was set back, and a Redis that evicts admissions. It makes no
+// call.
 func (d *Decider) CheckStore() {
 	for dependency, err := range map[availability.Dependency]error{
 		availability.Clock: d.Limiter.StandsStill(), availability.Eviction: d.Limiter.Evicts(),

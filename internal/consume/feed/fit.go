@@ -39,9 +39,9 @@ type Reading struct {
 	Stream    jetstream.StreamConfig
 }
 
-// NamespaceKey is the key of a consumer's metadata that names REDIS_NAMESPACE of its workers. Workers that count
-// in another namespace would take a part of the events and send them beyond the limits of the others. A consumer
-// without the key was made by an operator or by an older release, and any worker reads it.
+// NamespaceKey is the key of a consumer's metadata that names REDIS_NAMESPACE of its workers. Workers that
+// count in another namespace would take a part of the events and send them beyond the limits of the others. A
+// consumer without the key was made by an operator or by an older release, and any worker reads it.
 const NamespaceKey = "notifier-redis-namespace"
 
 // rule recognizes one fault. Its problem function completes the sentence "stream NAME ..." or "consumer NAME
@@ -275,8 +275,8 @@ func hasBounds(s jetstream.StreamConfig) bool {
 
 func workQueue(r Reading) bool { return r.Stream.Retention == jetstream.WorkQueuePolicy }
 
-// Withheld returns the worst fault by which the consumer delivers none of the events, or not all of them. found
-// is false if it delivers all. An operator can change a consumer while workers read it.
+// Withheld returns the worst fault by which the consumer delivers none of the events, or not all of them.
+// found is false if it delivers all. An operator can change a consumer while workers read it.
 func (r Reading) Withheld(consumer *jetstream.ConsumerInfo) (worst Fault, none, found bool) {
 	for _, fault := range r.ConsumerFaults(consumer) {
 		if fault.Severity >= Withhold && (!found || fault.Severity > worst.Severity) {
@@ -338,7 +338,8 @@ func (r Reading) inStream() (subjects []string) {
 	return subjects
 }
 
-// partial reports that these subjects take a part of wanted, and not all of it. Without subjects nothing is known.
+// partial reports that these subjects take a part of wanted, and not all of it. Without subjects nothing is
+// known.
 func partial(wanted string, parts, taken []string, list string) string {
 	overlaps := func(subject string) bool { return event.Overlap(subject, wanted) }
 	missing := func(part string) bool { return !coveredByAny(taken, part) }

@@ -14,9 +14,9 @@ import (
 )
 
 // StuckLook is one look at the events that stay in a stream although its consumer will never deliver them.
-// They were delivered max_deliver times and not acknowledged, or the consumer has passed them over: its filter
-// was changed for a time, or it is ahead of its stream, such as after the stream was restored. The server does
-// not count them, so LookForStuck compares the stream with its consumer.
+// They were delivered max_deliver times and not acknowledged, or the consumer has passed them over: its
+// filter was changed for a time, or it is ahead of its stream, such as after the stream was restored. The
+// server does not count them, so LookForStuck compares the stream with its consumer.
 type StuckLook struct {
 	Unread    uint64 // events that the consumer has not delivered yet
 	Stuck     uint64 // too high while the server is busy; see StuckLooks
@@ -28,16 +28,16 @@ type StuckLook struct {
 	delivered uint64 // last sequence that the consumer delivered or passed over
 }
 
-// Under load the stream still holds events for some milliseconds that the consumer counts as acknowledged, with
-// replicas in each look. So a look that finds something is repeated, less the events that were delivered since
-// the look before, and the least counts: a lower bound in a storm, exact once it is quiet.
+// Under load the stream still holds events for some milliseconds that the consumer counts as acknowledged,
+// with replicas in each look. So a look that finds something is repeated, less the events that were delivered
+// since the look before, and the least counts: a lower bound in a storm, exact once it is quiet.
 const (
 	stuckLooks = 5
 	stuckPause = 100 * time.Millisecond
 )
 
-// LookForStuck compares a stream with its consumer. If it finds something it takes about half a second, and longer
-// if NATS is distant. Without replies it ends after streams.RequestTimeout.
+// LookForStuck compares a stream with its consumer. If it finds something it takes about half a second, and
+// longer if NATS is distant. Without replies it ends after streams.RequestTimeout.
 func LookForStuck(ctx context.Context, js jetstream.JetStream, stream, consumer string) (StuckLook, error) {
 	lookUp := func(ctx context.Context) (StuckLook, error) { return lookOnce(ctx, js, stream, consumer) }
 	least, err := streams.Request(ctx, lookUp)
@@ -99,16 +99,16 @@ func stuckIn(
 	return look
 }
 
-// stuckFor is the time for which an event has to be left over until it counts as stuck. A server in an election
-// or under load may be that late with its numbers.
+// stuckFor is the time for which an event has to be left over until it counts as stuck. A server in an
+// election or under load may be that late with its numbers.
 const stuckFor = time.Minute
 
 // StuckLooks are the looks of the last minute.
 type StuckLooks struct{ looks []StuckLook }
 
-// Add returns how many events were stuck in this look and in all looks of the last minute: a lower bound. The number
-// is unknown until there are looks over a minute, unless one of them found nothing. If the oldest event of the
-// stream was delivered after the first of these looks, nothing was stuck then.
+// Add returns how many events were stuck in this look and in all looks of the last minute: a lower bound. The
+// number is unknown until there are looks over a minute, unless one of them found nothing. If the oldest
+// event of the stream was delivered after the first of these looks, nothing was stuck then.
 func (l *StuckLooks) Add(look StuckLook) (n uint64, known bool) {
 	if !look.Known {
 		l.looks = nil

@@ -24,8 +24,8 @@ const (
 	maxPerCategory = 1000 // so that one category cannot displace the letters of all others
 )
 
-// storeTimeout bounds one attempt to store letters, which may have to create the stream. A letter that is stored
-// after the timeout is tried again and stays one letter, because of its message ID.
+// storeTimeout bounds one attempt to store letters, which may have to create the stream. A letter that is
+// stored after the timeout is tried again and stays one letter, because of its message ID.
 const storeTimeout = 5 * time.Second
 
 // ensureRetry separates two attempts to find or create the dead-letter stream.

@@ -120,9 +120,9 @@ func (a *attempt) closeGate(failure *slackout.Error) {
 	}
 }
 
-// stopForeign closes the gate of all channels, because the responses are not Slack's. The event waits apart, so
-// that another one is the probe, even one that is only fetched after the pause. If this event provokes such a
-// response, and others do not, they are not held up again.
+// stopForeign closes the gate of all channels, because the responses are not Slack's. The event waits apart,
+// so that another one is the probe, even one that is only fetched after the pause. If this event provokes
+// such a response, and others do not, they are not held up again.
 func (a *attempt) stopForeign(failure *slackout.Error, pause time.Duration) {
 	a.end.Signal, a.end.AtLeast = lanes.WorkspaceFailing, pause
 	a.s.settings.Tracker.Lost(availability.Credentials, notSlack(failure, pause))

@@ -52,8 +52,8 @@ func (f *foreign) forget() {
 	f.count, f.pause = 0, 0
 }
 
-// notSlack is a reason to wait: responses that are not Slack's. The time comes first, because the explanation may
-// be so long that reports cut it off.
+// notSlack is a reason to wait: responses that are not Slack's. The time comes first, because the explanation
+// may be so long that reports cut it off.
 func notSlack(failure *slackout.Error, pause time.Duration) error {
 	return fmt.Errorf("%s: next try at %s; %s", snapshot.NotSlack,
 		time.Now().Add(pause).UTC().Format("15:04:05Z"), failure.Explanation)

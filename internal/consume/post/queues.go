@@ -49,8 +49,8 @@ func delayedBy(state lanes.State, waits []snapshot.Wait) string {
 const maxIdle = time.Minute
 
 // ForgetIdle ends the reports about channels without events: no post will find out that they take messages
-// again. While the whole workspace fails nothing is fetched, so that report ends at once. So does the report that
-// replies are not Slack's, which names a next try that no event would make.
+// again. While the whole workspace fails nothing is fetched, so that report ends at once. So does the report
+// that replies are not Slack's, which names a next try that no event would make.
 func (s *Sender) ForgetIdle() {
 	idle := true
 	for _, state := range s.lanes.States() {

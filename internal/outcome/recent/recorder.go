@@ -34,8 +34,6 @@ const (
 	maxTries  = 3               // to store one record
 	retryWait = 2 * time.Second // after a failure
 	endWait   = 2 * time.Second // for queued records when a worker ends
-
-	connectedCheck = 100 * time.Millisecond // between two looks for a connection
 )
 
 // Config connects a Recorder to its stream.
@@ -313,7 +311,7 @@ func (r *Recorder) publish(ctx context.Context, messages []outgoing) (left []out
 	ctx, end := begin(ctx, r.Watch)
 	defer end()
 	// In the queue of nats.go the records would displace acknowledgements of events.
-	if !wait.Until(ctx, connectedCheck, r.Connection.IsConnected) {
+	if !wait.Until(ctx, wait.ConnectionCheck, r.Connection.IsConnected) {
 		return messages, context.Cause(ctx)
 	}
 	left, err = r.publishOnce(ctx, messages)

@@ -107,9 +107,9 @@ func restLine(rows []row) string {
 	return fmt.Sprintf("and %d more in %s", total(rows), term.Count(len(rows), "category"))
 }
 
-// name returns the category for a message, as inline code. A publisher chose it, and Slack would format a text
-// such as *errors* and link a category such as ci.example. In code only &, < and > have a meaning, which are
-// escaped, and the backtick that ends it.
+// name returns the category for a message, as inline code. A publisher chose it, and Slack would format a
+// text such as *errors* and link a category such as ci.example. In code only &, < and > have a meaning, which
+// are escaped, and the backtick that ends it.
 func (r row) name() string {
 	if r.category == outcome.OtherCategories {
 		return "other categories"

@@ -8,9 +8,9 @@ import (
 
 // lane is one channel's queue and state. Lanes.mu guards it.
 //
-// Items keep their order by Since, unless they were told to wait (Result.After). Such an item waits apart, and
-// stays apart: when its time has come, it goes after the fresh ones, but has one of retryEvery turns at least.
-// So items that fail for a reason of their own do not hold up the others, and are tried all the same.
+// Items keep their order by Since, unless they were told to wait (Result.After). Such an item waits apart,
+// and stays apart: when its time has come, it goes after the fresh ones, but has one of retryEvery turns at
+// least. So items that fail for a reason of their own do not hold up the others, and are tried all the same.
 type lane[T any] struct {
 	channel    string
 	gate       *gate
@@ -40,7 +40,8 @@ type entry[T any] struct {
 // While fresh items are left, one of retryEvery posts is a delayed item's.
 const retryEvery = 5
 
-// maxSilence bounds how long failures of a category are put down to its items after the channel's last success.
+// maxSilence bounds how long failures of a category are put down to its items after the channel's last
+// success.
 const maxSilence = time.Minute
 
 // insert queues an entry that was never told to wait. A redelivered event comes before younger ones.
@@ -80,8 +81,8 @@ func (ln *lane[T]) readySince() (since time.Time, ok bool) {
 	return since, true
 }
 
-// pop removes the item that has the next turn. A turn without a post changes no order, so an item that waits for
-// the pace, and has a place in it, is chosen again, unless a fresh item arrives that goes before it.
+// pop removes the item that has the next turn. A turn without a post changes no order, so an item that waits
+// for the pace, and has a place in it, is chosen again, unless a fresh item arrives that goes before it.
 func (ln *lane[T]) pop(now time.Time) *entry[T] {
 	queue, place := &ln.fresh, 0
 	due := len(ln.delayed) > 0 && !ln.due().After(now)
@@ -104,8 +105,8 @@ func (ln *lane[T]) due() time.Time {
 	return ln.retryAt
 }
 
-// bestProbe returns the place of a fresh item: of the category with the fewest failing items, the oldest. If the
-// items of one category fail for a reason of their own, another category opens the gate.
+// bestProbe returns the place of a fresh item: of the category with the fewest failing items, the oldest. If
+// the items of one category fail for a reason of their own, another category opens the gate.
 func (ln *lane[T]) bestProbe() (place int) {
 	failing := map[string]int{}
 	for _, e := range ln.delayed {
@@ -121,9 +122,9 @@ func (ln *lane[T]) bestProbe() (place int) {
 	return place
 }
 
-// blamed reports whether a failure of the item that has its turn says something about the channel. If the gate
-// is closed, it does: the probe has failed. If not, the item is at fault if the channel has taken others since
-// its first failure. Other items of its category are at fault as well, for maxSilence after a success.
+// blamed reports whether a failure of the item that has its turn says something about the channel. If the
+// gate is closed, it does: the probe has failed. If not, the item is at fault if the channel has taken others
+// since its first failure. Other items of its category are at fault as well, for maxSilence after a success.
 func (ln *lane[T]) blamed(now time.Time) bool {
 	if !ln.gate.open {
 		return true

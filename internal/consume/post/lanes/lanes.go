@@ -96,15 +96,15 @@ func (l *Lanes[T]) count(queue *lane[T], items int, bytes int64) {
 	}
 }
 
-// A lane is slow if its queue takes slowDrain or more. A wait that is shorter than stallTime says nothing about the
-// turns after it: the first one opens a connection.
+// A lane is slow if its queue takes slowDrain or more. A wait that is shorter than stallTime says nothing
+// about the turns after it: the first one opens a connection.
 const (
 	slowDrain = 30 * time.Second
 	stallTime = time.Second
 )
 
-// Surplus removes and returns the youngest item of a lane that holds more than its share. It returns no item that
-// had a turn: whoever gets it next would not know how that ended.
+// Surplus removes and returns the youngest item of a lane that holds more than its share. It returns no item
+// that had a turn: whoever gets it next would not know how that ended.
 func (l *Lanes[T]) Surplus(channel string) (youngest Item[T], found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,10 +122,10 @@ func (l *Lanes[T]) Surplus(channel string) (youngest Item[T], found bool) {
 	return youngest, false
 }
 
-// exceedsShare reports whether a lane holds more than it may. A slow lane may hold as much as all lanes together
-// leave free: one slow channel fills half of the room, and with every further one the rest is still shared. A
-// lane that is not slow may use all the room, because an item that goes elsewhere loses its place in the order. A
-// single item never exceeds the share. mu is held.
+// exceedsShare reports whether a lane holds more than it may. A slow lane may hold as much as all lanes
+// together leave free: one slow channel fills half of the room, and with every further one the rest is still
+// shared. A lane that is not slow may use all the room, because an item that goes elsewhere loses its place
+// in the order. A single item never exceeds the share. mu is held.
 func (l *Lanes[T]) exceedsShare(queue *lane[T]) bool {
 	free := Size{Items: l.room.Items - l.held.Items, Bytes: l.room.Bytes - l.held.Bytes}
 	switch {
@@ -139,8 +139,8 @@ func (l *Lanes[T]) exceedsShare(queue *lane[T]) bool {
 	return queue.drainTime() >= slowDrain
 }
 
-// DrainTime estimates how long a lane takes for everything that it holds, by the pace of its last turns. A lane
-// that is closed or waits for Slack gets slower with each moment.
+// DrainTime estimates how long a lane takes for everything that it holds, by the pace of its last turns. A
+// lane that is closed or waits for Slack gets slower with each moment.
 func (l *Lanes[T]) DrainTime(channel string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,9 +197,9 @@ func (l *Lanes[T]) Next(ctx context.Context) (*Turn[T], error) {
 	return nil, ctx.Err()
 }
 
-// freshFirst is the time after the end of a workspace's pause in which only a lane with fresh items makes the probe.
-// Nothing is fetched during the pause, so an item that fails for a reason of its own would otherwise be the only
-// candidate, and start the next pause before any other item could arrive.
+// freshFirst is the time after the end of a workspace's pause in which only a lane with fresh items makes the
+// probe. Nothing is fetched during the pause, so an item that fails for a reason of its own would otherwise
+// be the only candidate, and start the next pause before any other item could arrive.
 const freshFirst = 2 * time.Second
 
 // unscheduled is the wait for an event that a change announces, not a time.
@@ -265,8 +265,8 @@ func (l *Lanes[T]) Close() {
 	l.announce()
 }
 
-// Paused reports whether the workspace's gate is closed, so that nothing is posted at all. It returns false once
-// a probe may begin, because a new item may have to be the probe.
+// Paused reports whether the workspace's gate is closed, so that nothing is posted at all. It returns false
+// once a probe may begin, because a new item may have to be the probe.
 func (l *Lanes[T]) Paused() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

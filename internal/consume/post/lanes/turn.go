@@ -84,8 +84,8 @@ func (t *Turn[T]) Finish(r Result) (proof Proof) {
 	return proof
 }
 
-// BlamesChannel reports whether the channel fails if this turn ends with ChannelFailing. If not, the item is to
-// blame as far as is known.
+// BlamesChannel reports whether the channel fails if this turn ends with ChannelFailing. If not, the item is
+// to blame as far as is known.
 func (t *Turn[T]) BlamesChannel() bool {
 	t.lanes.mu.Lock()
 	defer t.lanes.mu.Unlock()
@@ -132,8 +132,8 @@ func (s Signal) isPost() bool {
 	return s != Nothing && s != ChannelPaused && s != WorkspacePaused
 }
 
-// Tally counts the first posts of a lane's items that show whether its channel takes posts: neither those that
-// Slack limited or rejected, nor those that failed because of the whole workspace. A retry says nothing
+// Tally counts the first posts of a lane's items that show whether its channel takes posts: neither those
+// that Slack limited or rejected, nor those that failed because of the whole workspace. A retry says nothing
 // about other items.
 type Tally struct {
 	Posted uint64
